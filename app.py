@@ -24,7 +24,7 @@ from fastapi.staticfiles import StaticFiles
 from rich.console import Console
 from starlette.middleware import Middleware
 
-from pipelines.catalog import Catalog
+from pipelines.models.catalog import Catalog
 from pipelines.errors import LumeshError
 from pipelines.messages import english
 from pipelines.runtime.devices.platform import collect_garbage_seldom

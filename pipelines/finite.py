@@ -13,8 +13,8 @@ import numpy as np
 
 from pipelines.errors import LumeshError
 from pipelines.messages import say
-from pipelines.pictures import open_picture
-from pipelines.recipe import Recipe
+from pipelines.pictures.reading import open_picture
+from pipelines.recipes.recipe import Recipe
 from pipelines.runtime.devices import hosts
 
 DARK = 16  # of 255: a picture to start from that is no brighter may well become black

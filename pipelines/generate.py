@@ -13,11 +13,12 @@ from pathlib import Path
 
 import numpy as np
 
-from pipelines import batching, finite
-from pipelines.catalog import Model
-from pipelines.pictures import measure_picture
-from pipelines.recipe import Recipe
-from pipelines.references import References, choose_references
+from pipelines import finite
+from pipelines.models.catalog import Model
+from pipelines.pictures.reading import measure_picture
+from pipelines.pictures.references import References, choose_references
+from pipelines.recipes import batching
+from pipelines.recipes.recipe import Recipe
 from pipelines.stages import Embeddings, Family, OnProgress, Outcome, Progress, Timings, ignore_progress
 
 

@@ -10,10 +10,10 @@ from collections.abc import Sequence
 from dataclasses import dataclass
 from itertools import product
 
-from pipelines.catalog import Model, Shape
 from pipelines.generate import uses_cfg
-from pipelines.recipe import Recipe
-from pipelines.references import References, choose_programs, name_programs
+from pipelines.models.catalog import Model, Shape
+from pipelines.pictures.references import References, choose_programs, name_programs
+from pipelines.recipes.recipe import Recipe
 
 USUAL_COUNTS = (1, 2, 4, 8)  # outputs of a run, as static/js/create/controls.js offers them
 

@@ -11,13 +11,13 @@ from pathlib import Path
 from typing import Any
 
 from pipelines import families
-from pipelines.catalog import Model
 from pipelines.errors import ModelError
 from pipelines.families.protocol import Architecture
 from pipelines.families.remote_encoder import RemoteEncoder
 from pipelines.families.trainable import Learner
 from pipelines.mesh_text import asks_for_many
 from pipelines.messages import say
+from pipelines.models.catalog import Model
 from pipelines.stages import STAGES, Family, OnProgress
 
 LEFTOVER_BYTES = 1_000_000  # a few constants of JAX itself stay

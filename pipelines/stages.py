@@ -13,10 +13,10 @@ from typing import Any, Protocol
 
 import numpy as np
 
-from pipelines.catalog import Model, Shape
 from pipelines.messages import Message
-from pipelines.recipe import Lora, Recipe
-from pipelines.references import References
+from pipelines.models.catalog import Model, Shape
+from pipelines.pictures.references import References
+from pipelines.recipes.recipe import Lora, Recipe
 
 # In the order of a job, except that it may encode while other programs still compile. These words are shown to people
 # and streamed unchanged.

@@ -11,11 +11,11 @@ from dataclasses import replace
 from typing import Any
 
 from pipelines.messages import Message, say
-from pipelines.model import Model
+from pipelines.models.model import Model
 from pipelines.program_sets import ProgramSet
 from pipelines.prompts.reading import count_chunks, list_notes
-from pipelines.recipe import Recipe, carry_over, read_recipe
-from pipelines.resolving import list_idle, resolve, take_lora_tags
+from pipelines.recipes.recipe import Recipe, carry_over, read_recipe
+from pipelines.recipes.resolving import list_idle, resolve, take_lora_tags
 from studio.jobs import queue
 from studio.jobs.job import TRAIN, Job
 from studio.jobs.many import grid_spec, grid_store, sweep

@@ -10,11 +10,11 @@ from typing import Any
 from pipelines.errors import ModelError, RecipeError
 from pipelines.families import can_learn
 from pipelines.field_errors import tell_first
-from pipelines.loras import find_lora_file
+from pipelines.loras.files import find_lora_file
 from pipelines.messages import Message, say
-from pipelines.model import Model
-from pipelines.recipe import Recipe
-from pipelines.resolving import resolve
+from pipelines.models.model import Model
+from pipelines.recipes.recipe import Recipe
+from pipelines.recipes.resolving import resolve
 from studio.jobs import trainings
 from studio.jobs.costs.cost import HOUR_S
 from studio.jobs.costs.estimates import History, estimate_job_s, read_history

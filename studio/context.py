@@ -3,8 +3,8 @@
 import asyncio
 from dataclasses import dataclass, field
 
-from pipelines.catalog import Catalog, Model
 from pipelines.errors import ModelError
+from pipelines.models.catalog import Catalog, Model
 from studio.access.few import FewAtOnce
 from studio.access.identify import Door
 from studio.access.limits import Limiter
@@ -45,7 +45,7 @@ class Studio:
     hub_turns: FewAtOnce = field(default_factory=lambda: FewAtOnce("hub", threads=HUB_THREADS, waiting=HUB_WAITING))
     """Who waits for the hub, so that a hub that hangs keeps no other request waiting."""
     upload_turn: asyncio.Lock = field(default_factory=asyncio.Lock)
-    """Held while an uploaded file is decoded, one at a time: it takes up to 960 MB (pipelines/pictures.py)."""
+    """Held while an uploaded file is decoded, one at a time: it takes up to 960 MB (pipelines/pictures/reading.py)."""
 
     @property
     def catalog(self) -> Catalog:

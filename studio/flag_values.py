@@ -10,10 +10,10 @@ import re
 from pathlib import Path
 from urllib.parse import urlsplit
 
-from pipelines.catalog import Shape
 from pipelines.errors import MeshError, RecipeError
 from pipelines.families import list_traits
 from pipelines.mesh_text import check_mesh
+from pipelines.models.catalog import Shape
 from pipelines.runtime.kernels.switches import read_choice
 
 ENGINES = ("local", "ray")

@@ -3,18 +3,18 @@
 A folder that arrives in `models/`, or leaves, or an entry of models.toml counts without a restart, in the app and in
 the worker. Reading costs milliseconds, so the app, which asks for the catalogue many times a request, reads it at most
 once a second, and the worker once a job.
-Not here: what the files mean (pipelines/catalog.py).
+Not here: what the files mean (pipelines/models/catalog.py).
 """
 
 import threading
 import time
 from collections.abc import Callable, Collection, Sequence
 
-from pipelines.catalog import Catalog, read_data_dir
 from pipelines.errors import LumeshError
 from pipelines.messages import english
-from pipelines.model import Model
-from pipelines.own_models import TEXT_ENCODERS
+from pipelines.models.catalog import Catalog, read_data_dir
+from pipelines.models.model import Model
+from pipelines.models.own_models import TEXT_ENCODERS
 from pipelines.program_sets import choose_prewarmed
 from studio.settings import Settings
 

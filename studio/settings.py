@@ -9,7 +9,7 @@ from collections.abc import Mapping
 from dataclasses import dataclass, field
 from pathlib import Path
 
-from pipelines.catalog import Model
+from pipelines.models.catalog import Model
 from pipelines.runtime.weights.hub_pins import PINS_FILE
 from pipelines.runtime.weights.hub_token import TOKEN_FILE
 from studio.access_settings import USERS_FILE, AccessSettings

@@ -30,10 +30,10 @@ import httpx
 import pytest
 from PIL import Image
 
-from pipelines.catalog import Catalog, Model, Shape, load_catalog
 from pipelines.families.fake import FakeFamily
-from pipelines.recipe import Recipe
-from pipelines.resolving import resolve
+from pipelines.models.catalog import Catalog, Model, Shape, load_catalog
+from pipelines.recipes.recipe import Recipe
+from pipelines.recipes.resolving import resolve
 from pipelines.runtime.devices.platform import collect_garbage_seldom
 from pipelines.stages import OnProgress
 from studio.database import Database, open_database

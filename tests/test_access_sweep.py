@@ -20,10 +20,10 @@ from fastapi.testclient import TestClient
 from starlette.routing import BaseRoute, Mount
 
 from app import create_app
-from pipelines.catalog import Catalog, load_catalog
 from pipelines.families.fake import FakeFamily
-from pipelines.recipe import Recipe
-from pipelines.resolving import resolve
+from pipelines.models.catalog import Catalog, load_catalog
+from pipelines.recipes.recipe import Recipe
+from pipelines.recipes.resolving import resolve
 from studio.access import passwords
 from studio.access.sessions import COOKIE
 from studio.access.users import Users

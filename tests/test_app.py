@@ -122,7 +122,7 @@ def test_text_comes_compressed_and_streams_at_once(studio: Studio) -> None:
 def test_the_app_never_imports_jax_or_torch() -> None:
     script = """
 import sys, tempfile, pathlib, app
-from pipelines.catalog import load_catalog
+from pipelines.models.catalog import load_catalog
 from studio.database import open_database
 from studio.settings import Settings
 settings = Settings(host="127.0.0.1", port=1, data_dir=pathlib.Path(tempfile.mkdtemp()))

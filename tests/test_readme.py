@@ -8,9 +8,9 @@ from typing import Any
 import pytest
 import yaml
 
-from pipelines.catalog import load_catalog
 from pipelines.commands import compile, doctor, encoder_server, generate, old_flags, plan, stages, train
 from pipelines.commands.bench import compare
+from pipelines.models.catalog import load_catalog
 from studio.api.application import create_api
 from studio.cluster import join
 from studio.database import open_database

@@ -4,13 +4,13 @@ from typing import Annotated, Any
 
 import typer
 
-from pipelines import step_cache
 from pipelines.commands import options
 from pipelines.commands.progress import TerminalProgress
 from pipelines.errors import RecipeError
 from pipelines.messages import english
-from pipelines.recipe import Recipe
-from pipelines.step_cache import StepCache, Strength
+from pipelines.recipes import step_cache
+from pipelines.recipes.recipe import Recipe
+from pipelines.recipes.step_cache import StepCache, Strength
 
 PROMPT = "A red sailboat on the ocean at sunset, mountains behind it"
 

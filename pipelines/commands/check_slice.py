@@ -14,8 +14,8 @@ from pipelines.commands import options
 from pipelines.commands.progress import TerminalProgress
 from pipelines.errors import LumeshError
 from pipelines.messages import english
-from pipelines.recipe import Recipe
-from pipelines.resolving import resolve
+from pipelines.recipes.recipe import Recipe
+from pipelines.recipes.resolving import resolve
 from pipelines.runtime.devices import hosts
 
 REPEATS = 5

@@ -5,12 +5,12 @@ from typing import Annotated
 
 import typer
 
-from pipelines.catalog import Model, Shape
 from pipelines.commands import options
 from pipelines.commands.progress import TerminalProgress
 from pipelines.errors import ModelError, RecipeError
 from pipelines.messages import english
-from pipelines.references import References, choose_programs
+from pipelines.models.catalog import Model, Shape
+from pipelines.pictures.references import References, choose_programs
 
 Topology = Annotated[
     str, typer.Option(callback=options.read_topology, help="v4-8, v5e-1/4/8, v5p-8, v6e-1/4/8, or cpu-1/8.")

@@ -14,10 +14,10 @@ from fastapi.security import HTTPAuthorizationCredentials, HTTPBearer
 from pydantic import BaseModel
 from safetensors.numpy import save
 
-from pipelines.catalog import Catalog
 from pipelines.commands import options
 from pipelines.errors import RecipeError
 from pipelines.families.remote_encoder import ENCODE_PATH
+from pipelines.models.catalog import Catalog
 from pipelines.stages import Family
 
 

@@ -7,17 +7,17 @@ from typing import Annotated
 
 import typer
 
-from pipelines.catalog import Model
 from pipelines.commands import inputs, options
 from pipelines.commands.notes import Notes
 from pipelines.commands.progress import TerminalProgress
 from pipelines.errors import RecipeError
 from pipelines.files.outputs import save_outputs, suffix_of
 from pipelines.generate import find_references, generate, uses_cfg
-from pipelines.loras import get_lora
+from pipelines.loras.files import get_lora
 from pipelines.messages import english
+from pipelines.models.catalog import Model
 from pipelines.prompts.reading import list_notes
-from pipelines.recipe import Recipe
+from pipelines.recipes.recipe import Recipe
 from pipelines.runtime.devices import hosts
 from pipelines.runtime.kernels.switches import list_off
 from pipelines.stages import Family, OnProgress, Outcome

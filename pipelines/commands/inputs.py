@@ -2,12 +2,12 @@
 
 from pathlib import Path
 
-from pipelines.catalog import Model
-from pipelines.fitting import TOLD_SHARE, Fit, choose_nearest, find_outside
 from pipelines.messages import Message, english, say
-from pipelines.pictures import read_file
-from pipelines.recipe import Recipe
-from pipelines.references import choose_references
+from pipelines.models.catalog import Model
+from pipelines.pictures.fitting import TOLD_SHARE, Fit, choose_nearest, find_outside
+from pipelines.pictures.reading import read_file
+from pipelines.pictures.references import choose_references
+from pipelines.recipes.recipe import Recipe
 
 
 def check_pictures(recipe: Recipe, model: Model) -> list[Message]:

@@ -6,10 +6,10 @@ import typer
 from rich.console import Console
 from rich.table import Table
 
-from pipelines import model_arrivals
 from pipelines.commands.options import DATA_DIR, AsJson, DataDir, DataDirectory, print_json, use_hub_files
 from pipelines.commands.progress import show_download
-from pipelines.lora_fit import find_misfit
+from pipelines.loras.fit import find_misfit
+from pipelines.models import model_arrivals
 
 
 def add(

@@ -9,17 +9,17 @@ from rich.console import Console
 from rich.markup import escape
 from rich.table import Table
 
-from pipelines import model_arrivals, model_manager
-from pipelines.catalog import Model, read_data_dir
 from pipelines.commands.options import DATA_DIR, AsJson, DataDir, DataDirectory, print_json, use_hub_files
 from pipelines.commands.progress import show_download
 from pipelines.errors import ModelError
 from pipelines.families import find_traits
 from pipelines.messages import say
-from pipelines.own_models import UnusableModel
-from pipelines.single_files import recognise_file
-from pipelines.web_files import Web
-from pipelines.weight_files import SUFFIXES
+from pipelines.models import model_arrivals, model_manager
+from pipelines.models.catalog import Model, read_data_dir
+from pipelines.models.own_models import UnusableModel
+from pipelines.models.single_files import recognise_file
+from pipelines.models.weight_files import SUFFIXES
+from pipelines.web.web_files import Web
 
 
 def show(context: typer.Context, *, as_json: AsJson = False, data_dir: DataDir = DATA_DIR) -> None:

@@ -12,16 +12,16 @@ from typing import Annotated, Any
 import platformdirs
 import typer
 
-from pipelines.catalog import VIDEO_STRIDE, AttentionOptions, Catalog, Model, Shape, read_data_dir
 from pipelines.commands.notes import Notes
 from pipelines.errors import ModelError, RecipeError
-from pipelines.fitting import Fit
-from pipelines.loras import SUFFIX, LoraFile, find_lora_file, inspect_lora
+from pipelines.loras.files import SUFFIX, LoraFile, find_lora_file, inspect_lora
 from pipelines.mesh_text import check_mesh
 from pipelines.messages import Message, english
-from pipelines.own_models import UNWEIGHTED
-from pipelines.recipe import Recipe, read_recipe
-from pipelines.resolving import list_idle, resolve, take_lora_tags
+from pipelines.models.catalog import VIDEO_STRIDE, AttentionOptions, Catalog, Model, Shape, read_data_dir
+from pipelines.models.own_models import UNWEIGHTED
+from pipelines.pictures.fitting import Fit
+from pipelines.recipes.recipe import Recipe, read_recipe
+from pipelines.recipes.resolving import list_idle, resolve, take_lora_tags
 from pipelines.runtime.kernels import switches
 from pipelines.runtime.weights.hub_pins import PINS_FILE, use_pins_file
 from pipelines.runtime.weights.hub_token import TOKEN_FILE, use_token_file

@@ -9,11 +9,11 @@ from typing import Annotated, Any
 import typer
 from rich.console import Console
 
-from pipelines.catalog import Model, Shape, load_catalog
 from pipelines.commands import options, plan_training
 from pipelines.commands.progress import LineProgress, TerminalProgress
 from pipelines.errors import ModelError, RecipeError
 from pipelines.messages import NOTHING, Message, add_codes, english, join, say
+from pipelines.models.catalog import Model, Shape, load_catalog
 
 Topology = Annotated[
     str,

@@ -11,11 +11,11 @@ from typing import Any, get_args
 import typer
 from rich.console import Console
 
-from pipelines.catalog import Catalog, Model, Shape
 from pipelines.commands import options
 from pipelines.commands.progress import TerminalProgress
 from pipelines.errors import LumeshError, ModelError, RecipeError
 from pipelines.messages import english, say
+from pipelines.models.catalog import Catalog, Model, Shape
 from pipelines.plan.topologies import find_topology
 from pipelines.runtime.devices.platform import prepare_compiler
 from pipelines.stages import Progress

@@ -13,7 +13,6 @@ import numpy as np
 import typer
 
 from pipelines import finite
-from pipelines.catalog import Model
 from pipelines.commands import inputs, options
 from pipelines.commands.generate import WarmupSteps, check_output
 from pipelines.commands.notes import Notes
@@ -23,8 +22,9 @@ from pipelines.files import stage_files
 from pipelines.files.outputs import save_outputs, suffix_of
 from pipelines.generate import find_references, uses_cfg
 from pipelines.messages import english
+from pipelines.models.catalog import Model
 from pipelines.prompts.reading import list_notes
-from pipelines.recipe import Recipe, read_recipe
+from pipelines.recipes.recipe import Recipe, read_recipe
 
 STAGE_DIR = Path("stage_outputs")
 FOLDER_HELP = "Folder of the stage files."

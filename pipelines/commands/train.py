@@ -12,10 +12,10 @@ from typing import Annotated, Any
 import typer
 from pydantic.fields import FieldInfo
 
-from pipelines.catalog import Catalog, Model
 from pipelines.commands import options
 from pipelines.errors import LumeshError, ModelError, RecipeError
 from pipelines.messages import english
+from pipelines.models.catalog import Catalog, Model
 from pipelines.runtime.devices import hosts
 from pipelines.training.settings import TrainingSettings, read_settings
 

@@ -5,10 +5,10 @@ from collections.abc import Sequence
 
 import numpy as np
 
-from pipelines.catalog import Catalog
 from pipelines.generate import generate
-from pipelines.recipe import read_recipe
-from pipelines.resolving import resolve
+from pipelines.models.catalog import Catalog
+from pipelines.recipes.recipe import read_recipe
+from pipelines.recipes.resolving import resolve
 from pipelines.stages import Family
 
 Counts = Counter[tuple[str, bool]]

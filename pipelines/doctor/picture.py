@@ -13,9 +13,9 @@ from typing import Any
 import numpy as np
 from PIL import Image
 
-from pipelines.catalog import PRESETS_DIR, load_catalog
-from pipelines.recipe import Recipe
-from pipelines.resolving import resolve
+from pipelines.models.catalog import PRESETS_DIR, load_catalog
+from pipelines.recipes.recipe import Recipe
+from pipelines.recipes.resolving import resolve
 from pipelines.stages import ignore_progress
 
 FILE = PRESETS_DIR / "doctor" / "demo-sdxl.png"

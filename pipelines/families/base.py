@@ -13,15 +13,16 @@ import jax
 import numpy as np
 from jax.sharding import Mesh, NamedSharding, PartitionSpec
 
-from pipelines.catalog import Model, Shape
 from pipelines.families.embedding_cache import EmbeddingCache
 from pipelines.families.layout import ENCODE_KEY, Layout
 from pipelines.families.protocol import FamilyPrograms
 from pipelines.families.remote_encoder import RemoteEncoder
 from pipelines.families.reused_steps import ResidualRatios, ReusedSteps
 from pipelines.messages import Message
-from pipelines.recipe import Lora, Recipe
-from pipelines.references import References, name_programs
+from pipelines.models.catalog import Model, Shape
+from pipelines.models.fingerprints import fingerprint_programs
+from pipelines.pictures.references import References, name_programs
+from pipelines.recipes.recipe import Lora, Recipe
 from pipelines.runtime.bridge.modules import TracedModule
 from pipelines.runtime.devices import hosts
 from pipelines.runtime.devices.following import tell_together
@@ -36,7 +37,6 @@ from pipelines.runtime.sampling.solver import State
 from pipelines.runtime.weights.components import ComponentLoader
 from pipelines.runtime.weights.lora_spelling import Spell
 from pipelines.runtime.weights.lora_state import LoraState, refuse_on_text_encoder
-from pipelines.sources import fingerprint_programs
 from pipelines.stages import Embeddings, OnProgress, Progress, ignore_progress
 
 log = logging.getLogger(__name__)

@@ -10,7 +10,7 @@ import jax
 import jax.numpy as jnp
 from jax.sharding import Mesh, NamedSharding, PartitionSpec
 
-from pipelines.catalog import Shape
+from pipelines.models.catalog import Shape
 from pipelines.runtime.devices.mesh import turn_to_tokens
 from pipelines.runtime.devices.sharding import batch_class, split_pictures
 

@@ -16,7 +16,7 @@ from jax.sharding import NamedSharding, PartitionSpec
 from pipelines.families.base import LoadedModel
 from pipelines.families.layout import Layout
 from pipelines.families.parts import CheckpointParts
-from pipelines.recipe import Recipe
+from pipelines.recipes.recipe import Recipe
 from pipelines.runtime.devices import hosts
 from pipelines.runtime.programs.compiled import Program
 from pipelines.runtime.sampling.preview import PreviewMap

@@ -13,11 +13,12 @@ from typing import Any, Protocol
 from jax.sharding import Mesh
 from transformers import AutoTokenizer
 
-from pipelines.catalog import Model, Shape
 from pipelines.families.base import LoadedModel
 from pipelines.families.parts import CheckpointParts
 from pipelines.families.protocol import FamilyPrograms
 from pipelines.families.traits import Traits
+from pipelines.models.catalog import Model, Shape
+from pipelines.models.fingerprints import find_configs
 from pipelines.runtime.devices import mesh as meshes
 from pipelines.runtime.devices.offload import Offloader
 from pipelines.runtime.weights import hub
@@ -31,7 +32,6 @@ from pipelines.runtime.weights.components import (
 )
 from pipelines.runtime.weights.lora_spelling import Spell
 from pipelines.runtime.weights.single_file import Convert, StoredComponent, read_files
-from pipelines.sources import find_configs
 from pipelines.stages import STAGES, OnProgress
 
 

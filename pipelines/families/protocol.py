@@ -10,8 +10,8 @@ from collections.abc import Mapping, Sequence
 from pathlib import Path
 from typing import Any, Protocol
 
-from pipelines.catalog import Model, Shape
-from pipelines.references import References
+from pipelines.models.catalog import Model, Shape
+from pipelines.pictures.references import References
 from pipelines.stages import STAGES, Family, OnProgress
 
 

@@ -25,7 +25,7 @@ from safetensors.numpy import load
 
 from pipelines.errors import RemoteEncoderError
 from pipelines.messages import say
-from pipelines.recipe import Recipe
+from pipelines.recipes.recipe import Recipe
 from pipelines.stages import Embeddings
 
 ENCODE_PATH = "/encode"

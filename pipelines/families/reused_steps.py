@@ -1,6 +1,6 @@
 """Steps that a step cache reuses: the arrays and programs that a cached run has beside those of a plain one.
 
-Which steps they are is the recipe's (pipelines/step_cache.py), what reusing means the denoiser's
+Which steps they are is the recipe's (pipelines/recipes/step_cache.py), what reusing means the denoiser's
 (runtime/sampling/reuse.py).
 """
 

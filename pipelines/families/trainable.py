@@ -11,7 +11,7 @@ from dataclasses import dataclass
 from pathlib import Path
 from typing import Any, Protocol
 
-from pipelines.catalog import Model, Shape
+from pipelines.models.catalog import Model, Shape
 from pipelines.stages import Embeddings
 
 Rows = Mapping[str, Any]

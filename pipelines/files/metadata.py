@@ -13,7 +13,7 @@ from PIL import Image, PngImagePlugin
 
 from pipelines.files.video import ANIMATION_SUFFIXES, EXIF_SUFFIXES, read_comment
 from pipelines.prompts.lora_tags import format_tag
-from pipelines.recipe import Recipe
+from pipelines.recipes.recipe import Recipe
 
 KEY = "lumesh"
 GRID_KEY = "lumesh-grid"  # the axes of a grid, in its sheet

@@ -5,10 +5,10 @@ from typing import Any
 
 from PIL import Image
 
-from pipelines.catalog import Model
 from pipelines.files.metadata import make_png_chunks
 from pipelines.files.video import write_mp4
-from pipelines.recipe import Recipe
+from pipelines.models.catalog import Model
+from pipelines.recipes.recipe import Recipe
 
 
 def suffix_of(model: Model) -> str:

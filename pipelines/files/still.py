@@ -9,7 +9,7 @@ from typing import Literal
 from PIL import Image
 
 from pipelines.files.video import make_exif
-from pipelines.recipe import Recipe
+from pipelines.recipes.recipe import Recipe
 
 StillKind = Literal["jpeg", "webp"]
 QUALITY = 90  # of 100, when nobody asks for another

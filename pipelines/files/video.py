@@ -19,7 +19,7 @@ from PIL import ExifTags, Image
 
 from pipelines.errors import LumeshError
 from pipelines.messages import Message, english, say
-from pipelines.recipe import Recipe
+from pipelines.recipes.recipe import Recipe
 
 COLOURS = "colorspace=bt709:color_primaries=bt709:color_trc=bt709:range=tv"  # the colr atom of an MP4
 CRF = 16  # x264's constant quality; at 18 and below people see no loss

@@ -10,8 +10,8 @@ from typing import Any
 
 import numpy as np
 
-from pipelines.catalog import Model, Shape
-from pipelines.references import choose_references
+from pipelines.models.catalog import Model, Shape
+from pipelines.pictures.references import choose_references
 from pipelines.registry import find_architecture
 from pipelines.runtime.programs.compiled import Program
 

@@ -10,12 +10,12 @@ from typing import Any
 
 import jax
 
-from pipelines.catalog import Model, Shape
 from pipelines.errors import LumeshError
 from pipelines.mesh_text import asks_for_many
 from pipelines.messages import say
+from pipelines.models.catalog import Model, Shape
+from pipelines.pictures.references import References, name_programs
 from pipelines.plan.topologies import Topology, find_devices
-from pipelines.references import References, name_programs
 from pipelines.registry import build_mesh_for, describe_parts, find_architecture
 from pipelines.runtime.devices.sharding import count_at_once
 from pipelines.runtime.programs.aot_packs import Manifest, describe_target, write_pack

@@ -12,8 +12,8 @@ there denoising does not fit either.
 from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import dataclass
 
-from pipelines.catalog import Model, Shape
 from pipelines.messages import Message, join, say
+from pipelines.models.catalog import Model, Shape
 from pipelines.plan.topologies import TOPOLOGIES, Topology
 from pipelines.runtime.devices.offload import USABLE, OffloadPolicy
 

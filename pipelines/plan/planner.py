@@ -9,9 +9,9 @@ from typing import Any
 
 from jax.sharding import Mesh
 
-from pipelines.catalog import Model, Shape
 from pipelines.mesh_text import THROUGHPUT
 from pipelines.messages import add_codes
+from pipelines.models.catalog import Model, Shape
 from pipelines.plan import measured
 from pipelines.plan.abstract import Stage, list_stages
 from pipelines.plan.compiler import Answer, Compiler, Verdict, read_versions

@@ -3,7 +3,7 @@
 from collections.abc import Iterator, Sequence
 from dataclasses import dataclass
 
-from pipelines.catalog import Model, Shape
+from pipelines.models.catalog import Model, Shape
 from pipelines.plan.topologies import TOPOLOGIES, Topology
 
 MODES = ("latency", "throughput")

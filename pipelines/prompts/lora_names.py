@@ -7,9 +7,9 @@ import re
 from collections.abc import Sequence
 from pathlib import PurePosixPath
 
-from pipelines.catalog import Model
-from pipelines.loras import LoraFile
-from pipelines.weight_files import ARCHIVES, GGUF, OTHER_WEIGHTS, SUFFIX, UNFINISHED
+from pipelines.loras.files import LoraFile
+from pipelines.models.catalog import Model
+from pipelines.models.weight_files import ARCHIVES, GGUF, OTHER_WEIGHTS, SUFFIX, UNFINISHED
 
 MAX_NAME_CHARS = 200
 SUFFIXES = frozenset((SUFFIX, GGUF, *OTHER_WEIGHTS, *UNFINISHED, *ARCHIVES))

@@ -18,7 +18,7 @@ from typing import Any, cast
 
 from ftfy import fix_text
 
-from pipelines.catalog import Model
+from pipelines.models.catalog import Model
 from pipelines.prompts.chunks import Piece
 
 log = logging.getLogger(__name__)

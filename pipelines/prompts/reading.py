@@ -8,8 +8,8 @@ from collections.abc import Iterable
 from dataclasses import dataclass
 from typing import Any
 
-from pipelines.catalog import Model
 from pipelines.messages import Message, say
+from pipelines.models.catalog import Model
 from pipelines.prompts.chunks import cut_into_chunks
 from pipelines.prompts.emphasis import has_breaks, has_edits, has_explicit_weights, list_commands, split_by_weight
 from pipelines.prompts.pieces import Pieces, find_pieces

@@ -12,7 +12,7 @@ from collections.abc import Iterator
 from dataclasses import dataclass
 from pathlib import Path
 
-from pipelines.model import Example, Model
+from pipelines.models.model import Example, Model
 
 WORDS_FILE = "words.txt"
 MAX_NAMED = 5  # unknown words, in the order of the prompt

@@ -16,13 +16,13 @@ import jax
 import torch
 
 from pipelines import registry
-from pipelines.catalog import Model, Shape
 from pipelines.errors import ModelError, RecipeError
 from pipelines.families.trainable import Learner
 from pipelines.messages import Message, join, say, say_count
+from pipelines.models.catalog import Model, Shape
+from pipelines.models.fingerprints import find_configs
 from pipelines.runtime.devices.mesh import build_mesh
 from pipelines.runtime.weights.components import read_json
-from pipelines.sources import find_configs
 from pipelines.training.data.batches import Schedule, hold_out
 from pipelines.training.data.buckets import Bucketing, choose_buckets, choose_square
 from pipelines.training.data.cuts import Bucket

@@ -12,11 +12,11 @@ import jax.numpy as jnp
 from jax.sharding import Mesh
 
 from pipelines import registry
-from pipelines.catalog import Model, Shape
 from pipelines.families.trainable import Learner
+from pipelines.models.catalog import Model, Shape
+from pipelines.models.fingerprints import find_configs
 from pipelines.runtime.programs.compiled import Program
 from pipelines.runtime.weights.components import choose_dtype, read_json
-from pipelines.sources import find_configs
 from pipelines.training.data.rows import TWIN
 from pipelines.training.engine import placement
 from pipelines.training.engine.denoiser import Origin, build_module, describe_frozen, describe_start

@@ -13,15 +13,15 @@ from typing import Any
 
 import numpy as np
 
-from pipelines.catalog import Catalog, Model
 from pipelines.errors import LumeshError
 from pipelines.families.fake.landscape import draw_landscape
 from pipelines.files.outputs import save_outputs, suffix_of
 from pipelines.files.whole import write_whole
 from pipelines.messages import english
-from pipelines.pictures import open_picture
-from pipelines.recipe import Lora, Recipe
-from pipelines.resolving import resolve
+from pipelines.models.catalog import Catalog, Model
+from pipelines.pictures.reading import open_picture
+from pipelines.recipes.recipe import Lora, Recipe
+from pipelines.recipes.resolving import resolve
 from pipelines.training.settings import TrainingSettings
 from pipelines.training.stop import Stop
 

@@ -14,7 +14,7 @@ from starlette.datastructures import Headers
 from starlette.requests import cookie_parser
 
 from pipelines.messages import english, say
-from pipelines.recipe import Recipe
+from pipelines.recipes.recipe import Recipe
 from studio.access import hooks, sessions
 from studio.access.audit import Audit
 from studio.access.few import FewAtOnce

@@ -13,7 +13,7 @@ from starlette.middleware.cors import CORSMiddleware
 from starlette.middleware.gzip import DEFAULT_EXCLUDED_CONTENT_TYPES, GZipMiddleware
 from starlette.types import Lifespan
 
-from pipelines.catalog import Catalog
+from pipelines.models.catalog import Catalog
 from pipelines.runtime.weights.hub_pins import use_pins_file
 from pipelines.runtime.weights.hub_token import use_token_file
 from studio.access.identify import Door

@@ -4,7 +4,7 @@ from collections.abc import Sequence
 from pathlib import Path
 
 from pipelines.files.whole import write_whole
-from pipelines.loras import find_lora_file
+from pipelines.loras.files import find_lora_file
 from studio.cluster.protocol import Attachment
 from studio.cluster.stock import Hashes
 from studio.database import Database

@@ -105,13 +105,15 @@ class Dispatcher:
     async def _follow(self, place: Place) -> None:
         """Serves a worker until it is gone."""
         try:
-            handle = await asyncio.wait_for(self._cluster.find(place), START_S)
+            async with asyncio.timeout(START_S):
+                handle = await self._cluster.find(place)
         except (WorkerSilentError, WorkerGoneError, TimeoutError) as error:
             log.warning("worker %s does not come up: %s", place.worker, error)
             return
         link = Link(place=place, handle=handle)
         try:
-            hello: Hello = await asyncio.wait_for(handle.call("describe"), START_S)
+            async with asyncio.timeout(START_S):
+                hello: Hello = await handle.call("describe")
             if (problem := _find_obstacle(hello)) is not None:
                 self._storing.describe(
                     link.id, WorkerState.STARTING, say("cannot join"), node=place.node, error=problem
@@ -151,7 +153,8 @@ class Dispatcher:
                 self._storing.apply_engine(link, {**hello.engine, "pid": hello.pid})
         link.held = {(job.id, job.attempt): job for job in claims.list_claims(self._database, link.id)}
         await self._pull(link, wait_s=0.0)
-        running = set((await asyncio.wait_for(link.handle.call("describe"), self._lease_s)).running)
+        async with asyncio.timeout(self._lease_s):
+            running = set((await link.handle.call("describe")).running)
         await self._pull(link, wait_s=0.0)  # what ended between the two
         ended = [claim for claim in link.held if claim not in running]
         claims.requeue_running(self._database, link.id, only=ended)  # claimed, but never begun
@@ -185,7 +188,8 @@ class Dispatcher:
         """Stores the next events; raises WorkerGoneError, and TimeoutError when the worker's time is over."""
         left_s = self._lease_s - (time.monotonic() - link.answered_s)
         try:
-            told: list[Told] = await asyncio.wait_for(link.handle.call("pull", link.after, wait_s), max(0.1, left_s))
+            async with asyncio.timeout(max(0.1, left_s)):
+                told: list[Told] = await link.handle.call("pull", link.after, wait_s)
         except WorkerSilentError:
             if left_s <= 0:
                 raise

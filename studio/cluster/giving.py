@@ -8,6 +8,7 @@ import asyncio
 import logging
 import time
 from collections.abc import Coroutine, Mapping
+from contextlib import suppress
 
 from pipelines.errors import LumeshError
 from pipelines.messages import english, say
@@ -49,11 +50,13 @@ class Giver:
         self._woken.set()
 
     async def wait(self) -> None:
-        """Returns when a look is due."""
-        try:
-            await asyncio.wait_for(self._woken.wait(), GIVE_S)
-        except TimeoutError:
-            return
+        """Returns when a look is due.
+
+        Not by asyncio.wait_for: in Python 3.11 it loses a cancellation that comes as the event is set.
+        """
+        with suppress(TimeoutError):
+            async with asyncio.timeout(GIVE_S):
+                await self._woken.wait()
 
     def stop(self) -> None:
         """Ends what is being sent."""

@@ -11,7 +11,7 @@ from pathlib import Path
 from typing import Any
 
 from pipelines.errors import Cancelled
-from pipelines.loras import SUFFIX
+from pipelines.loras.files import SUFFIX
 from studio.cluster import protocol
 from studio.cluster.outbox import Outbox
 from studio.cluster.protocol import Claim, Order

@@ -11,7 +11,7 @@ from dataclasses import dataclass, field
 from typing import Any
 
 from pipelines.messages import NOTHING, Message, add_codes, english, read_codes
-from pipelines.recipe import Recipe
+from pipelines.recipes.recipe import Recipe
 from pipelines.stages import Progress
 from studio.jobs.costs.estimates import History, Measured
 from studio.jobs.job import Job

@@ -9,7 +9,7 @@ from collections.abc import Sequence
 from pathlib import Path, PurePosixPath
 
 from pipelines.files.whole import write_whole
-from pipelines.loras import SUFFIX
+from pipelines.loras.files import SUFFIX
 from studio.cluster.protocol import Attachment
 from studio.settings import Settings
 

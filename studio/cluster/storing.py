@@ -14,7 +14,7 @@ from typing import Any
 
 from pipelines.errors import Cancelled
 from pipelines.files.whole import write_whole
-from pipelines.loras import SUFFIX
+from pipelines.loras.files import SUFFIX
 from pipelines.messages import Message, read_codes
 from pipelines.stages import Progress
 from studio import events

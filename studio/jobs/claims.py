@@ -11,7 +11,7 @@ from collections.abc import Collection, Sequence
 from typing import Any
 
 from pipelines.messages import Message, say
-from pipelines.recipe import Recipe
+from pipelines.recipes.recipe import Recipe
 from pipelines.stages import STEP_PHASES, Progress
 from studio import events
 from studio.database import Database, Transaction

@@ -12,7 +12,7 @@ from typing import Any
 
 from pipelines.errors import LumeshError
 from pipelines.messages import NOTHING, Message, add_codes, read_codes
-from pipelines.recipe import Recipe
+from pipelines.recipes.recipe import Recipe
 from studio import events
 from studio.database import Transaction
 from studio.jobs.costs import cost
@@ -90,8 +90,8 @@ class Job:
     whole queue; they are set only where jobs are listed.
 
     `programs` names the compiled programs that it needs: its shape, or `512x512 with 2 of 768x512`
-    (pipelines/references.py). `revision` names the weights that made its outputs, if there are any. `chip_seconds` and
-    `cost_usd` are updated at the end of each attempt (cost.py).
+    (pipelines/pictures/references.py). `revision` names the weights that made its outputs, if there are any.
+    `chip_seconds` and `cost_usd` are updated at the end of each attempt (cost.py).
 
     `notes` are sentences on what of the recipe is not followed, such as words that the text encoder does not read.
 

@@ -39,13 +39,14 @@ def _explain(job: Job, workers: Sequence[WorkerRow]) -> Job:
     taking = [worker for worker in able if not worker.is_draining]
     if not taking:
         return replace(job, reason=_say_nobody(workers, able, job), eta_s=None, eta_error_s=None)
-    reason = _say_who(taking, job, is_one_of_many=len(workers) > 1)
+    is_named = sum(not worker.is_draining for worker in workers) > 1  # by its place (line/foresight.py)
+    reason = _say_who(taking, job, is_one_of_many=len(workers) > 1, is_named=is_named)
     return replace(job, reason=join((job.reason, reason), ";")) if reason else job
 
 
 def _makes(worker: WorkerRow, job: Job) -> bool:
     if job.kind == TRAIN:
-        return not worker.is_pinned and not worker.epoch  # workers of a cluster do not train (line/standing.py)
+        return not worker.is_pinned and worker.hosts == 1  # a slice takes no trainings (line/standing.py)
     return worker.model == job.recipe.model or not worker.is_pinned
 
 
@@ -55,13 +56,15 @@ def _say_nobody(workers: Sequence[WorkerRow], able: Sequence[WorkerRow], job: Jo
     if able:
         return say("waits for {workers}: drained, gets no jobs", workers=_name(able))
     if job.kind == TRAIN:
-        return say("waits for a worker that trains: with --engine ray there is none yet")
+        return say("waits for a worker that trains: all are pinned to models or slices of several hosts")
     return say("waits for a worker: all are pinned to other models")
 
 
-def _say_who(taking: Sequence[WorkerRow], job: Job, *, is_one_of_many: bool) -> Message:
+def _say_who(taking: Sequence[WorkerRow], job: Job, *, is_one_of_many: bool, is_named: bool) -> Message:
     """Words that a job waits for certain workers, while others might seem to have time for it."""
     if len(taking) == 1 and is_one_of_many:
+        if is_named:
+            return say("no other worker makes it")
         return say("only {worker} makes it", worker=taking[0].id)
     holders = [worker for worker in taking if worker.model == job.recipe.model]
     others_idle = any(worker.state is WorkerState.READY for worker in taking if worker not in holders)

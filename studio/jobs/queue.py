@@ -12,7 +12,7 @@ from dataclasses import dataclass
 
 from pipelines.errors import LumeshError, RecipeError
 from pipelines.messages import Message, say
-from pipelines.recipe import Recipe
+from pipelines.recipes.recipe import Recipe
 from studio.database import Database, Transaction
 from studio.jobs.job import GENERATE, UNSTARTED, Job, append_event, move, write_notes
 from studio.jobs.line.places import in_line, with_places

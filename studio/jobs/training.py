@@ -13,7 +13,7 @@ from pydantic import BaseModel, ConfigDict, Field
 
 from pipelines.errors import LumeshError
 from pipelines.messages import say
-from pipelines.model import Model
+from pipelines.models.model import Model
 
 MAX_PICTURES = 500
 MAX_CAPTION_CHARS = 2000

@@ -18,7 +18,7 @@ from statistics import median
 from rich.console import Console
 from rich.table import Table
 
-from pipelines.recipe import Recipe
+from pipelines.recipes.recipe import Recipe
 from studio.database import Database, open_database
 from studio.library import records
 from studio.library.files import SavedFile

@@ -8,8 +8,8 @@ import hashlib
 import re
 from pathlib import Path
 
-from pipelines.catalog import PRESETS_DIR, Model
-from pipelines.model import Example
+from pipelines.models.catalog import PRESETS_DIR, Model
+from pipelines.models.model import Example
 
 EXAMPLES_DIR = PRESETS_DIR / "examples"
 _MAX_NAME_CHARS = 40

@@ -16,7 +16,7 @@ from PIL import Image
 from pipelines.files.metadata import make_png_chunks
 from pipelines.files.video import write_mp4
 from pipelines.files.whole import PART, put_whole, write_whole
-from pipelines.recipe import Recipe
+from pipelines.recipes.recipe import Recipe
 
 THUMB_SIDE_PX = 384
 # Encoding a gallery picture enlarged to 1024x1024 takes 0.05 s; 0.12 s without Z_RLE, and 0.19 s at PIL's default level

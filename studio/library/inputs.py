@@ -6,11 +6,11 @@ The database view `inputs` defines which ids are valid; jobs/queue.py checks it 
 from collections.abc import Sequence
 from pathlib import Path
 
-from pipelines.catalog import Model
 from pipelines.errors import LumeshError
 from pipelines.messages import say
-from pipelines.recipe import Recipe
-from pipelines.references import References, choose_references
+from pipelines.models.catalog import Model
+from pipelines.pictures.references import References, choose_references
+from pipelines.recipes.recipe import Recipe
 from studio.database import Database
 from studio.settings import Settings
 

@@ -2,7 +2,7 @@
 
 An upload is written to a temporary file in the same folder, checked like files that people put there by hand, and only
 then renamed. An existing name is never overwritten.
-Not here: which LoRAs there are and what they fit (pipelines/loras.py), how bytes arrive (api/routes/loras.py).
+Not here: which LoRAs there are and what they fit (pipelines/loras/files.py), how bytes arrive (api/routes/loras.py).
 """
 
 import os
@@ -12,7 +12,7 @@ from typing import BinaryIO
 
 from pipelines.errors import LumeshError
 from pipelines.families import name_families
-from pipelines.loras import SUFFIX, LoraFile, find_lora_file, inspect_lora, list_lora_files, read_lora
+from pipelines.loras.files import SUFFIX, LoraFile, find_lora_file, inspect_lora, list_lora_files, read_lora
 from pipelines.messages import Message, say
 
 MAX_BYTES = 4_000_000_000  # the largest known ones, for Wan 14B at rank 256, with a margin

@@ -10,7 +10,7 @@ from typing import BinaryIO
 
 from pipelines.errors import LumeshError, ModelError
 from pipelines.messages import Message, say
-from pipelines.weight_files import GGUF
+from pipelines.models.weight_files import GGUF
 from studio.library import loras
 
 MAX_BYTES = 100_000_000_000  # a FLUX.2-dev in bf16 has 64 GB

@@ -7,7 +7,7 @@ from dataclasses import dataclass
 from pathlib import PurePath
 from typing import Any, Literal
 
-from pipelines.recipe import Recipe
+from pipelines.recipes.recipe import Recipe
 from studio import events
 from studio.database import Database, Transaction
 from studio.library.files import SavedFile

@@ -14,7 +14,7 @@ from PIL import Image, ImageDraw
 
 from pipelines.files.metadata import GRID_KEY, make_png_chunks
 from pipelines.files.whole import write_whole
-from pipelines.recipe import Recipe
+from pipelines.recipes.recipe import Recipe
 from studio.library.files import PNG_LEVEL, SavedFile, save_thumb
 from studio.library.lettering import Lettering
 

@@ -13,8 +13,8 @@ from PIL import Image
 
 from pipelines.files.video import read_mp4
 from pipelines.files.whole import write_whole
-from pipelines.loras import find_lora_file
-from pipelines.recipe import Recipe
+from pipelines.loras.files import find_lora_file
+from pipelines.recipes.recipe import Recipe
 
 DATA = "data"
 SAMPLES = "samples"

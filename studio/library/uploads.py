@@ -2,8 +2,8 @@
 
 Only the pixels of an uploaded file survive: it is stored as a newly written PNG, upright and in RGB. Equal pictures
 share one file, each owner has a row of their own, and uploading a picture again gives the same id.
-Not here: how the bytes arrive (api/routes/uploads.py), what a file's pixels are (pipelines/pictures.py), which pictures
-a recipe may name (inputs.py).
+Not here: how the bytes arrive (api/routes/uploads.py), what a file's pixels are (pipelines/pictures/reading.py), which
+pictures a recipe may name (inputs.py).
 """
 
 import hashlib
@@ -20,7 +20,7 @@ from PIL import Image
 from pipelines.errors import LumeshError
 from pipelines.files.whole import write_whole
 from pipelines.messages import NOTHING, Message, add_codes, say
-from pipelines.pictures import Picture, PictureError, PictureTooLargeError, read_picture
+from pipelines.pictures.reading import Picture, PictureError, PictureTooLargeError, read_picture
 from studio.database import Database, Transaction
 from studio.library.files import PNG_LEVEL, save_thumb
 

@@ -14,10 +14,10 @@ from collections.abc import Callable
 from dataclasses import dataclass, replace
 from typing import Any
 
-from pipelines.catalog import Model
 from pipelines.errors import Cancelled, LumeshError
 from pipelines.messages import NOTHING, Message, add_codes, join, say
-from pipelines.model_manager import download_model
+from pipelines.models.catalog import Model
+from pipelines.models.model_manager import download_model
 
 log = logging.getLogger(__name__)
 

@@ -10,9 +10,9 @@ Not here: loading it (worker/loop.py), a visitor's own choice (static/js/create/
 from collections.abc import Callable, Mapping, Sequence
 from typing import Any
 
-from pipelines.catalog import Catalog, Model
 from pipelines.files.whole import write_whole
 from pipelines.mesh_text import asks_for_many
+from pipelines.models.catalog import Catalog, Model
 from pipelines.plan.topologies import CHIP_OF_KIND, TOPOLOGIES, Topology
 from pipelines.runtime.weights.hub import is_here
 from studio.services.shipped_plans import find_shipped

@@ -6,8 +6,8 @@ Not here: plans that people make themselves (plans.py), which model a studio sta
 from collections.abc import Mapping, Sequence
 from typing import Any
 
-from pipelines.catalog import Model
 from pipelines.messages import add_codes, say
+from pipelines.models.catalog import Model
 from pipelines.plan.topologies import Topology
 from studio.services.first_model import find_machine, find_plan
 from studio.settings import Settings

@@ -15,7 +15,7 @@ from typing import Any, cast
 import httpcore
 
 from pipelines.messages import NOTHING, Message, say, tell
-from pipelines.public_addresses import NotPublicError, choose_address
+from pipelines.web.public_addresses import NotPublicError, choose_address
 from studio.access.few import FewAtOnce
 from studio.access.limits import RateError
 

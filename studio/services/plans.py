@@ -20,12 +20,12 @@ from dataclasses import dataclass, field
 from pathlib import Path
 from typing import IO, Any
 
-from pipelines.catalog import Model
 from pipelines.errors import LumeshError
 from pipelines.files.whole import write_whole
 from pipelines.messages import NOTHING, Message, add_codes, english, read_codes, say
+from pipelines.models.catalog import Model
+from pipelines.models.fingerprints import fingerprint_plans
 from pipelines.plan.topologies import CHIP_OF_KIND, TOPOLOGIES, Topology
-from pipelines.sources import fingerprint_plans
 from studio.services.shipped_plans import find_shipped
 from studio.settings import Settings
 

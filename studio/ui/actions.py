@@ -12,7 +12,7 @@ from typing import Any
 import gradio as gr
 
 from pipelines.errors import LumeshError
-from pipelines.recipe import read_recipe
+from pipelines.recipes.recipe import read_recipe
 from studio import asking
 from studio.access.people import PERSON
 from studio.context import Studio

@@ -7,11 +7,11 @@ from dataclasses import dataclass, field
 
 import numpy as np
 
-from pipelines.catalog import Catalog, Model
 from pipelines.errors import LumeshError
 from pipelines.generate import generate_together
 from pipelines.messages import Message, english, say
-from pipelines.recipe import Recipe
+from pipelines.models.catalog import Catalog, Model
+from pipelines.recipes.recipe import Recipe
 from pipelines.stages import Outcome, Progress
 from studio.access import hooks
 from studio.access.audit import Audit

@@ -8,7 +8,7 @@ from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
 
-from pipelines.model import Model
+from pipelines.models.model import Model
 from pipelines.stages import OnProgress
 from pipelines.training import pretended
 from pipelines.training.settings import TrainingSettings

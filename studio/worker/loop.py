@@ -13,9 +13,9 @@ from collections.abc import Callable, Mapping
 from dataclasses import dataclass, field
 from typing import NoReturn
 
-from pipelines.catalog import Model
 from pipelines.errors import Cancelled, LumeshError
 from pipelines.messages import Message, say
+from pipelines.models.catalog import Model
 from pipelines.program_sets import ProgramSet, choose_prewarmed
 from pipelines.stages import OnProgress, Progress
 from studio.jobs.costs.estimates import Measured

@@ -4,11 +4,11 @@ import functools
 import threading
 from dataclasses import dataclass
 
-from pipelines.catalog import Model
 from pipelines.families import fake
 from pipelines.generate import generate_together
 from pipelines.mesh_text import asks_for_many
 from pipelines.messages import say
+from pipelines.models.catalog import Model
 from pipelines.runtime.weights.hub_pins import use_pins_file
 from pipelines.runtime.weights.hub_token import use_token_file
 from pipelines.stages import Family, OnProgress

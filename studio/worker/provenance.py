@@ -6,7 +6,7 @@ It is stored with every output, so that differences between two runs of a recipe
 from functools import cache
 from importlib import metadata
 
-from pipelines.model import Model
+from pipelines.models.model import Model
 from pipelines.stages import Family
 from studio.settings import Settings
 from studio.worker.desk import Desk

@@ -10,7 +10,7 @@ from collections.abc import Callable, Mapping
 from dataclasses import dataclass, field, replace
 from typing import Any
 
-from pipelines.catalog import Model
+from pipelines.models.catalog import Model
 from pipelines.program_sets import USUAL_COUNTS, ProgramSet, list_variants
 from pipelines.stages import Family, OnProgress, PhaseWatch, Progress, SwapCost
 from studio.worker.saving import name_warm_s

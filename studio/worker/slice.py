@@ -18,12 +18,12 @@ from collections.abc import Callable, Iterator, Sequence
 from pathlib import Path
 from typing import Any, NoReturn, TypeVar, cast
 
-from pipelines.catalog import Catalog, Model, Shape
 from pipelines.errors import Cancelled, LumeshError, ModelError
 from pipelines.generate import generate_together
 from pipelines.messages import english
-from pipelines.recipe import Recipe
-from pipelines.references import References
+from pipelines.models.catalog import Catalog, Model, Shape
+from pipelines.pictures.references import References
+from pipelines.recipes.recipe import Recipe
 from pipelines.runtime.devices import hosts
 from pipelines.stages import Embeddings, Family, OnProgress, Outcome, Progress, ignore_progress
 from studio.worker.opening import Devices

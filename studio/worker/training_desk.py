@@ -12,7 +12,7 @@ from pathlib import Path
 from typing import Protocol
 
 from pipelines.errors import Cancelled
-from pipelines.loras import SUFFIX
+from pipelines.loras.files import SUFFIX
 from studio.database import Database
 from studio.jobs import trainings
 from studio.jobs.job import Job

@@ -15,8 +15,8 @@ import pytest
 pytest.importorskip("playwright.sync_api")
 from playwright.sync_api import expect
 
-from pipelines.catalog import load_catalog
 from pipelines.messages import add_codes, english, join, say, say_count
+from pipelines.models.catalog import load_catalog
 from studio.ui import catalogues
 from studio.ui.catalogues import ENGLISH, LANGUAGES, Language, Message
 from tests.browser.conftest import OPEN_FOLD

@@ -10,13 +10,13 @@ import pytest
 playwright_api = pytest.importorskip("playwright.sync_api", reason="browser tests need `pip install playwright`")
 expect = playwright_api.expect
 
-from pipelines.catalog import PRESETS_DIR
+from pipelines.models.catalog import PRESETS_DIR
 from tests.browser.conftest import Studio
 from tests.browser.test_system import find_violations
 from tests.hub import COMMIT, REPO, Hub, run_hub
+from tests.pipelines.models.test_model_arrivals import list_boats
+from tests.pipelines.models.test_single_files import write_header
 from tests.pipelines.single_files import write_ldm
-from tests.pipelines.test_model_arrivals import list_boats
-from tests.pipelines.test_single_files import write_header
 
 OpenPage = Callable[..., Any]
 Keep = Callable[[Any, str], None]

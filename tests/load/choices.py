@@ -14,7 +14,7 @@ from pathlib import Path
 from rich.console import Console
 
 from pipelines.messages import english
-from pipelines.recipe import Recipe
+from pipelines.recipes.recipe import Recipe
 from studio.database import open_database
 from studio.jobs import claims, queue
 from studio.jobs.queue import Wanted

@@ -20,10 +20,10 @@ import numpy as np
 import psutil
 from rich.console import Console
 
-from pipelines.catalog import load_catalog
 from pipelines.messages import say
-from pipelines.recipe import Recipe
-from pipelines.resolving import resolve
+from pipelines.models.catalog import load_catalog
+from pipelines.recipes.recipe import Recipe
+from pipelines.recipes.resolving import resolve
 from pipelines.stages import Progress
 from studio.cluster.actor import WorkerActor
 from studio.cluster.dispatcher import Dispatcher

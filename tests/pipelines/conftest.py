@@ -25,12 +25,12 @@ import numpy as np
 import pytest
 from filelock import FileLock
 
-from pipelines.catalog import Catalog, load_catalog
+from pipelines.models.catalog import Catalog, load_catalog
 from pipelines.plan.topologies import find_devices, find_topology
-from pipelines.recipe import Recipe, read_recipe
-from pipelines.resolving import resolve
+from pipelines.recipes.recipe import Recipe, read_recipe
+from pipelines.recipes.resolving import resolve
 from pipelines.stages import ignore_progress
-from tests.pipelines.loras import Pairs, merged_by_hand
+from tests.pipelines.made_loras import Pairs, merged_by_hand
 from tests.pipelines.schedulers import choose_scheduler
 from tests.pipelines.tiny_sd import KINDS, write_sd
 

@@ -19,7 +19,7 @@ SKEW = 20.0  # the second host's clock seems to run so much slower
 def learn(asked: dict[str, Any], *, output: Path, stops_at: int | None) -> list[list[float]]:
     """Trains as one of the hosts; returns each step's number and loss. At the step `stops_at` it is told to stop."""
     from pipelines import registry
-    from pipelines.catalog import load_catalog
+    from pipelines.models.catalog import load_catalog
     from pipelines.stages import ignore_progress
     from pipelines.training.checks import check_training
     from pipelines.training.engine.loop import Stop
@@ -48,11 +48,11 @@ def learn(asked: dict[str, Any], *, output: Path, stops_at: int | None) -> list[
 def make_pictures(asked: dict[str, Any], process: int) -> dict[str, Any]:
     """Makes the pictures that are asked for, the last one only up to its first chunk; returns what ran for each."""
     from pipelines import registry
-    from pipelines.catalog import load_catalog
     from pipelines.errors import Cancelled
     from pipelines.generate import generate
-    from pipelines.recipe import read_recipe
-    from pipelines.resolving import resolve
+    from pipelines.models.catalog import load_catalog
+    from pipelines.recipes.recipe import read_recipe
+    from pipelines.recipes.resolving import resolve
     from pipelines.runtime.sampling import chunks
     from pipelines.stages import Progress, ignore_progress
 

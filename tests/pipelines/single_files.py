@@ -12,7 +12,7 @@ from typing import Any
 import torch
 from safetensors.torch import load_file, save_file
 
-from pipelines.weight_files import find_weight_files
+from pipelines.models.weight_files import find_weight_files
 
 Tensors = dict[str, torch.Tensor]
 

@@ -9,12 +9,12 @@ import jax.numpy as jnp
 import numpy as np
 import pytest
 
-from pipelines.catalog import Model, load_catalog
 from pipelines.families.flux2 import decode
 from pipelines.generate import generate, uses_cfg
-from pipelines.recipe import Recipe
+from pipelines.models.catalog import Model, load_catalog
+from pipelines.recipes.recipe import Recipe
+from pipelines.recipes.resolving import resolve
 from pipelines.registry import find_architecture
-from pipelines.resolving import resolve
 from pipelines.runtime.devices.mesh import build_mesh
 from pipelines.stages import STAGES, ignore_progress
 

@@ -9,12 +9,12 @@ from typing import Any
 import numpy as np
 import pytest
 
-from pipelines.catalog import Model, load_catalog
 from pipelines.demos.demo_flux2.architecture import OUT_LAYERS, TEXT_LENGTH
 from pipelines.demos.demo_wan.architecture import TEXT_LENGTH as WAN_TEXT_LENGTH
 from pipelines.generate import generate
-from pipelines.recipe import Recipe
-from pipelines.resolving import resolve
+from pipelines.models.catalog import Model, load_catalog
+from pipelines.recipes.recipe import Recipe
+from pipelines.recipes.resolving import resolve
 
 CATALOG = load_catalog()
 STEPS = 5  # so few show a difference as well

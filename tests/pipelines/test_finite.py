@@ -8,12 +8,12 @@ import numpy as np
 import pytest
 from PIL import Image
 
-from pipelines.catalog import Catalog, load_catalog
 from pipelines.families.fake import FakeFamily
 from pipelines.finite import NotFiniteError, find_black, refuse
 from pipelines.generate import generate, generate_together
-from pipelines.recipe import Lora, Recipe
-from pipelines.resolving import resolve
+from pipelines.models.catalog import Catalog, load_catalog
+from pipelines.recipes.recipe import Lora, Recipe
+from pipelines.recipes.resolving import resolve
 from pipelines.stages import Progress
 
 

@@ -3,12 +3,12 @@
 import numpy as np
 import pytest
 
-from pipelines.catalog import Catalog, load_catalog
 from pipelines.errors import Cancelled
 from pipelines.families.fake import FakeFamily
 from pipelines.generate import generate, uses_cfg
-from pipelines.recipe import Recipe
-from pipelines.resolving import resolve
+from pipelines.models.catalog import Catalog, load_catalog
+from pipelines.recipes.recipe import Recipe
+from pipelines.recipes.resolving import resolve
 from pipelines.stages import PHASES, Progress
 
 

@@ -15,10 +15,10 @@ import numpy as np
 import pytest
 
 from pipelines import registry
-from pipelines.catalog import Catalog, load_catalog
 from pipelines.generate import generate
-from pipelines.recipe import read_recipe
-from pipelines.resolving import resolve
+from pipelines.models.catalog import Catalog, load_catalog
+from pipelines.recipes.recipe import read_recipe
+from pipelines.recipes.resolving import resolve
 from pipelines.runtime.devices.platform import with_devices
 from pipelines.stages import ignore_progress
 from pipelines.training.checks import check_training

@@ -4,11 +4,11 @@ import dataclasses
 
 import pytest
 
-from pipelines.catalog import Catalog, Shape
+from pipelines.models.catalog import Catalog, Shape
+from pipelines.pictures.references import References
 from pipelines.program_sets import ProgramSet, choose_prewarmed, drop_count, list_variants
-from pipelines.recipe import Recipe
-from pipelines.references import References
-from pipelines.resolving import resolve
+from pipelines.recipes.recipe import Recipe
+from pipelines.recipes.resolving import resolve
 
 
 def test_the_usual_set_is_called_by_its_size_alone_and_others_say_what_differs(catalog: Catalog) -> None:

@@ -9,7 +9,7 @@ from dataclasses import replace
 import pytest
 from fastapi.testclient import TestClient
 
-from pipelines.catalog import Catalog
+from pipelines.models.catalog import Catalog
 from studio.api.answers.answer import Answer
 
 Answer.model_config["extra"] = "forbid"  # of every answer that is declared from here on

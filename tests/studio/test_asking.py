@@ -9,7 +9,7 @@ from fastapi.testclient import TestClient
 
 import studio
 from pipelines.errors import RecipeError
-from pipelines.recipe import Recipe
+from pipelines.recipes.recipe import Recipe
 from studio import asking
 from studio.access.people import Person
 from studio.context import Studio

@@ -5,7 +5,7 @@ from pathlib import Path
 
 import pytest
 
-from pipelines.catalog import load_catalog
+from pipelines.models.catalog import load_catalog
 from studio.flags import read_settings
 
 

@@ -14,8 +14,8 @@ from typing import Any
 import pytest
 from fastapi.testclient import TestClient
 
-from pipelines.catalog import Catalog
 from pipelines.families.fake import FakeFamily
+from pipelines.models.catalog import Catalog
 from studio.api.application import create_api
 from studio.database import Database, open_database
 from studio.jobs import queue

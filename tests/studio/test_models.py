@@ -7,8 +7,8 @@ from dataclasses import replace
 import pytest
 from fastapi.testclient import TestClient
 
-from pipelines.catalog import PRESETS_DIR, Catalog, Shape, load_catalog
 from pipelines.errors import LumeshError, ModelError
+from pipelines.models.catalog import PRESETS_DIR, Catalog, Shape, load_catalog
 from pipelines.stages import ignore_progress
 from studio.api.application import create_api
 from studio.database import Database

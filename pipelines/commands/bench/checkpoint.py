@@ -16,11 +16,11 @@ from typing import Any
 
 import psutil
 
-from pipelines.catalog import Model, load_catalog, read_data_dir
 from pipelines.commands.bench.process import answer
 from pipelines.errors import LumeshError
 from pipelines.messages import english
-from pipelines.sources import find_configs
+from pipelines.models.catalog import Model, load_catalog, read_data_dir
+from pipelines.models.fingerprints import find_configs
 
 LAYERS = (
     "num_layers",

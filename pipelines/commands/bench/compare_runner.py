@@ -16,9 +16,9 @@ from dataclasses import replace  # noqa: E402
 from pathlib import Path  # noqa: E402
 from typing import Any  # noqa: E402
 
-from pipelines.catalog import Model, read_data_dir  # noqa: E402
 from pipelines.commands.bench.process import answer  # noqa: E402
-from pipelines.recipe import Recipe, read_recipe  # noqa: E402
+from pipelines.models.catalog import Model, read_data_dir  # noqa: E402
+from pipelines.recipes.recipe import Recipe, read_recipe  # noqa: E402
 
 LUMESH, EAGER, COMPILED = "lumesh", "diffusers", "diffusers, torch.compile"
 PLATFORMS = "platforms"

@@ -15,10 +15,10 @@ from collections.abc import Callable, Iterator, Mapping
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
-from pipelines.catalog import PRESETS_DIR
 from pipelines.commands.bench.process import answer
 from pipelines.errors import LumeshError
 from pipelines.messages import english
+from pipelines.models.catalog import PRESETS_DIR
 
 if TYPE_CHECKING:
     import jax

@@ -13,8 +13,8 @@ from dataclasses import asdict
 from pathlib import Path
 from typing import Any
 
-from pipelines.catalog import Shape, read_data_dir
 from pipelines.commands.bench.process import answer
+from pipelines.models.catalog import Shape, read_data_dir
 
 STEPS = 4
 """Denoising steps that are measured at once: their time less that of one step, which holds what is around the steps."""

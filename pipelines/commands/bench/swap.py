@@ -7,12 +7,12 @@ import typer
 from rich.console import Console
 from rich.table import Table
 
-from pipelines.catalog import Catalog, Model, Shape
 from pipelines.commands import options
 from pipelines.commands.bench.compare import PROMPT
 from pipelines.commands.bench.process import measure
 from pipelines.errors import ModelError, RecipeError
 from pipelines.messages import english
+from pipelines.models.catalog import Catalog, Model, Shape
 
 RUNNER = "pipelines.commands.bench.swap_runner"
 STEPS = 2

@@ -10,9 +10,9 @@ from dataclasses import asdict, dataclass
 from pathlib import Path
 from typing import Any
 
-from pipelines.catalog import Catalog, read_data_dir
 from pipelines.commands.bench.process import answer
-from pipelines.recipe import Recipe, read_recipe
+from pipelines.models.catalog import Catalog, read_data_dir
+from pipelines.recipes.recipe import Recipe, read_recipe
 from pipelines.stages import PhaseWatch
 
 

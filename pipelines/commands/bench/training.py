@@ -17,12 +17,12 @@ from PIL import Image
 from rich.console import Console
 from rich.table import Table
 
-from pipelines.catalog import Catalog, Model
 from pipelines.commands import options
 from pipelines.commands.bench.process import measure
 from pipelines.commands.bench.training_runner import ENCODED_BEFORE, EVERY_STEP, FAMILIES, LUMESH, WARM_UP
 from pipelines.errors import ModelError, RecipeError
 from pipelines.messages import english
+from pipelines.models.catalog import Catalog, Model
 from pipelines.training.settings import Precision
 
 RUNNER = "pipelines.commands.bench.training_runner"

@@ -11,8 +11,8 @@ from dataclasses import dataclass, field  # noqa: E402
 from pathlib import Path  # noqa: E402
 from typing import Any  # noqa: E402
 
-from pipelines.catalog import Model, read_data_dir  # noqa: E402
 from pipelines.commands.bench.process import answer  # noqa: E402
+from pipelines.models.catalog import Model, read_data_dir  # noqa: E402
 
 LUMESH, EVERY_STEP, ENCODED_BEFORE = "lumesh", "diffusers, encoding each step", "diffusers, encoded before"
 FAMILIES = ("sd", "sdxl")

@@ -15,9 +15,9 @@ from PIL import Image, ImageDraw, ImageFont
 from safetensors.numpy import load_file
 
 from pipelines import registry
-from pipelines.catalog import Catalog, load_catalog
 from pipelines.demos.postcards import Scene, held_out_prompts, render
 from pipelines.demos.scores import Counts, draw, tell_likeness, tell_shares
+from pipelines.models.catalog import Catalog, load_catalog
 from pipelines.stages import Family, ignore_progress
 
 SHEET_PROMPTS = (

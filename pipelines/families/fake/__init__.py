@@ -19,14 +19,14 @@ from typing import Any
 
 import numpy as np
 
-from pipelines.catalog import Model, Shape
 from pipelines.errors import LumeshError
 from pipelines.families.fake.landscape import draw_landscape
 from pipelines.messages import Message, say
-from pipelines.pictures import open_picture
+from pipelines.models.catalog import Model, Shape
+from pipelines.pictures.reading import open_picture
+from pipelines.pictures.references import References, name_programs
 from pipelines.prompts.reading import count_chunks
-from pipelines.recipe import Lora, Recipe
-from pipelines.references import References, name_programs
+from pipelines.recipes.recipe import Lora, Recipe
 from pipelines.stages import Embeddings, OnProgress, Progress, ignore_progress
 
 LOAD_S = 0.3

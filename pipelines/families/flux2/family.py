@@ -5,7 +5,6 @@ from collections.abc import Sequence
 import jax
 import numpy as np
 
-from pipelines.catalog import Shape
 from pipelines.families.base import pair_rows
 from pipelines.families.flux2 import programs
 from pipelines.families.flux2.denoise import choose_steps
@@ -15,7 +14,8 @@ from pipelines.families.flux2.references import read_references
 from pipelines.families.flux2.variants import Guidance
 from pipelines.families.layout import ENCODE_KEY
 from pipelines.families.learnt_preview import PreviewedModel
-from pipelines.recipe import Recipe
+from pipelines.models.catalog import Shape
+from pipelines.recipes.recipe import Recipe
 from pipelines.runtime.devices import hosts
 from pipelines.runtime.sampling.noise import NoiseSource
 from pipelines.runtime.sampling.solver import State

@@ -8,7 +8,6 @@ from diffusers import AutoencoderKLFlux2, Flux2Transformer2DModel
 from jax.sharding import Mesh
 from transformers import AutoConfig, AutoModel
 
-from pipelines.catalog import Model
 from pipelines.errors import ModelError
 from pipelines.families.flux2 import sharding
 from pipelines.families.flux2.attention import set_processors
@@ -18,6 +17,7 @@ from pipelines.families.flux2.traits import TRAITS
 from pipelines.families.flux2.variants import VARIANT_OF_PIPELINE, Variant, find_guidance
 from pipelines.families.language_model import TEXT_PREFIXES, cut_layers, make_text_rules
 from pipelines.messages import say
+from pipelines.models.catalog import Model
 from pipelines.runtime.bridge.autoencoder import split_halvings
 from pipelines.runtime.bridge.modules import TracedModule, parameters_on_meta
 from pipelines.runtime.sampling.preview import PreviewMap

@@ -2,9 +2,9 @@
 
 from dataclasses import dataclass
 
-from pipelines.catalog import Shape
 from pipelines.families.flux2.variants import Guidance, Variant
 from pipelines.families.learnt_preview import PreviewedParts
+from pipelines.models.catalog import Shape
 
 COMPONENTS = ("text_encoder", "transformer", "vae", "tokenizer", "scheduler")
 # The autoencoder decodes pictures and also encodes the references, hence both stages.

@@ -9,7 +9,6 @@ import jax
 import jax.numpy as jnp
 from jax.sharding import NamedSharding, PartitionSpec
 
-from pipelines.catalog import Shape
 from pipelines.families.flux2.decode import build_decode_program
 from pipelines.families.flux2.denoise import build_denoise_program
 from pipelines.families.flux2.parts import Parts
@@ -21,7 +20,8 @@ from pipelines.families.language_model import build_encode_program
 from pipelines.families.layout import ENCODE_KEY, Key, PictureLayout
 from pipelines.families.learnt_preview import describe_preview
 from pipelines.families.reused_steps import describe_reuse, list_residual_programs
-from pipelines.references import References
+from pipelines.models.catalog import Shape
+from pipelines.pictures.references import References
 from pipelines.runtime.devices.sharding import split_pictures
 from pipelines.runtime.programs.compiled import Program
 from pipelines.runtime.sampling.schedules import COLUMNS, MAX_STEPS

@@ -2,7 +2,7 @@
 
 Each picture goes through the autoencoder's encoder and gets a time position of its own (10, 20, ...), so that a prompt
 can tell them apart. All pictures of a recipe are fitted to one size out of the model's own shapes
-(pipelines/references.py), so that a shape needs at most one program for each size and number of pictures.
+(pipelines/pictures/references.py), so that a shape needs at most one program for each size and number of pictures.
 """
 
 from collections.abc import Mapping, Sequence
@@ -14,12 +14,12 @@ import jax.numpy as jnp
 import numpy as np
 from jax.sharding import NamedSharding
 
-from pipelines.catalog import Model
 from pipelines.families.flux2.decode import read_statistics
 from pipelines.families.flux2.parts import PATCH
-from pipelines.fitting import Fit, fit_picture
-from pipelines.pictures import open_picture
-from pipelines.references import References, choose_references
+from pipelines.models.catalog import Model
+from pipelines.pictures.fitting import Fit, fit_picture
+from pipelines.pictures.reading import open_picture
+from pipelines.pictures.references import References, choose_references
 from pipelines.runtime.bridge.autoencoder import prepare_pictures
 from pipelines.runtime.bridge.modules import TracedModule
 from pipelines.runtime.kernels.convolution import PictureAxes

@@ -17,11 +17,12 @@ import jax.numpy as jnp
 from jax.sharding import Mesh
 from jax.sharding import PartitionSpec as P
 
-from pipelines.catalog import Model
 from pipelines.errors import MeshError
 from pipelines.families.flux2.parts import COMPONENTS, PATCH
 from pipelines.families.flux2.tokens import gather_for_branches, split_tokens, sum_own
 from pipelines.messages import english
+from pipelines.models.catalog import Model
+from pipelines.models.fingerprints import find_configs
 from pipelines.runtime.bridge.modules import Carry, RunStack, TracedModule, scan_if_long
 from pipelines.runtime.devices.sharding import apply_rules
 from pipelines.runtime.kernels.attention import AttentionAxes
@@ -29,7 +30,6 @@ from pipelines.runtime.sampling.reuse import Reuse
 from pipelines.runtime.weights.components import read_json, told_as_incomplete
 from pipelines.runtime.weights.permuted import PermutedTensor
 from pipelines.runtime.weights.stored import WeightSource
-from pipelines.sources import find_configs
 
 log = logging.getLogger(__name__)
 

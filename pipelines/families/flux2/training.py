@@ -15,13 +15,13 @@ from diffusers.models.transformers.transformer_flux2 import Flux2SingleTransform
 from diffusers.pipelines.flux2.pipeline_flux2 import compute_empirical_mu
 from jax.sharding import Mesh, NamedSharding, PartitionSpec
 
-from pipelines.catalog import Model, Shape
 from pipelines.families.flux2.attention import set_processors
 from pipelines.families.flux2.denoise import make_image_ids, make_text_ids, pack, unpack
 from pipelines.families.flux2.parts import PATCH, Parts
 from pipelines.families.flux2.references import build_reference_program
 from pipelines.families.flux2.sharding import scan_layers
 from pipelines.families.trainable import Denoiser, Rows
+from pipelines.models.catalog import Model, Shape
 from pipelines.runtime.bridge.autoencoder import split_halvings
 from pipelines.runtime.bridge.modules import TracedModule, parameters_on_meta, repeat_for_gradient
 from pipelines.runtime.devices.sharding import split_pictures

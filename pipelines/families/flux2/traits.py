@@ -8,7 +8,7 @@ from typing import Any
 from pipelines.families.flux2.lora_traits import LORA_TRAITS
 from pipelines.families.traits import FileHeader, FileLikeness, Likeness, Traits
 from pipelines.messages import say
-from pipelines.schedulers import FLOW_EULER
+from pipelines.recipes.schedulers import FLOW_EULER
 
 
 def _read_local(folder: Path, index: Mapping[str, Any]) -> Likeness:

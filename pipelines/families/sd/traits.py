@@ -18,7 +18,7 @@ from pipelines.families.unet.file_recognition import (
 )
 from pipelines.families.unet.recognition import read_unet
 from pipelines.messages import say
-from pipelines.schedulers import DIFFUSION
+from pipelines.recipes.schedulers import DIFFUSION
 
 
 def _read_local(folder: Path, _index: Mapping[str, Any]) -> Likeness:

@@ -9,7 +9,6 @@ import jax
 import numpy as np
 from transformers import CLIPTextModel, CLIPTextModelWithProjection
 
-from pipelines.catalog import Shape
 from pipelines.errors import ModelError
 from pipelines.families.sdxl.traits import TRAITS
 from pipelines.families.unet import parts
@@ -18,6 +17,7 @@ from pipelines.families.unet.load import UNetLoader
 from pipelines.families.unet.loras import make_spell
 from pipelines.families.unet.single_file import make_text_converter
 from pipelines.messages import say
+from pipelines.models.catalog import Shape
 from pipelines.runtime.bridge.modules import call_for_layers
 from pipelines.runtime.sampling.preview import SDXL_LATENTS_TO_RGB
 

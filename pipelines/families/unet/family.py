@@ -6,16 +6,16 @@ from pathlib import Path
 import jax
 import numpy as np
 
-from pipelines.catalog import Model, Shape
 from pipelines.families.base import LoadedModel, pair_rows
 from pipelines.families.layout import ENCODE_KEY
 from pipelines.families.unet import programs
 from pipelines.families.unet.encode import Tokens, join_chunks, tokenize, weigh
 from pipelines.families.unet.parts import Parts
 from pipelines.families.unet.programs import Layout
-from pipelines.fitting import fit_picture
-from pipelines.pictures import open_picture
-from pipelines.recipe import Recipe
+from pipelines.models.catalog import Model, Shape
+from pipelines.pictures.fitting import fit_picture
+from pipelines.pictures.reading import open_picture
+from pipelines.recipes.recipe import Recipe
 from pipelines.runtime.devices import hosts
 from pipelines.runtime.sampling.chunks import MAX_CHUNK
 from pipelines.runtime.sampling.noise import NoiseSource

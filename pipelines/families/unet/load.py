@@ -10,11 +10,11 @@ from diffusers import AutoencoderKL, Transformer2DModel, UNet2DConditionModel
 from jax.sharding import Mesh
 from transformers import CLIPTextConfig, CLIPTokenizer
 
-from pipelines.catalog import Model
 from pipelines.families.traits import Traits
 from pipelines.families.unet import sharding
 from pipelines.families.unet.parts import Parts
 from pipelines.families.unet.single_file import convert_unet, convert_vae
+from pipelines.models.catalog import Model
 from pipelines.runtime.bridge.autoencoder import split_halvings
 from pipelines.runtime.bridge.modules import TracedModule, parameters_on_meta, scan_if_long
 from pipelines.runtime.kernels.convolution import has_kernels, list_plain_convolutions

@@ -7,8 +7,8 @@ from typing import Any, ClassVar
 import jax
 import numpy as np
 
-from pipelines.catalog import Shape
 from pipelines.families.parts import CheckpointParts
+from pipelines.models.catalog import Shape
 from pipelines.runtime.sampling.preview import LatentsToRgb
 
 

@@ -9,13 +9,13 @@ import jax
 import jax.numpy as jnp
 from jax.sharding import NamedSharding, PartitionSpec
 
-from pipelines.catalog import Shape
 from pipelines.families.autoencoder_kl import build_condition_program, build_decode_program
 from pipelines.families.layout import ENCODE_KEY, NO_REFERENCES, Key, PictureLayout
 from pipelines.families.unet.denoise import build_denoise_program
 from pipelines.families.unet.encode import build_encode_program
 from pipelines.families.unet.parts import Parts
-from pipelines.references import References
+from pipelines.models.catalog import Shape
+from pipelines.pictures.references import References
 from pipelines.runtime.devices.sharding import split_pictures
 from pipelines.runtime.kernels.attention import AttentionAxes
 from pipelines.runtime.programs.compiled import Program

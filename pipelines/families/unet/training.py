@@ -17,10 +17,10 @@ from diffusers.models.unets.unet_2d_blocks import (
 )
 from jax.sharding import Mesh, NamedSharding, PartitionSpec
 
-from pipelines.catalog import Model, Shape
 from pipelines.families.autoencoder_kl import build_condition_program
 from pipelines.families.trainable import Denoiser, Rows
 from pipelines.families.unet.parts import Parts
+from pipelines.models.catalog import Model, Shape
 from pipelines.prompts.emphasis import escape
 from pipelines.runtime.bridge.autoencoder import split_halvings
 from pipelines.runtime.bridge.modules import TracedModule, parameters_on_meta, repeat_for_gradient, scan_if_long

@@ -5,7 +5,6 @@ from typing import Any
 
 from diffusers.loaders.single_file_utils import convert_wan_transformer_to_diffusers
 
-from pipelines.catalog import Model, Shape
 from pipelines.families.loading import CheckpointArchitecture
 from pipelines.families.wan import programs
 from pipelines.families.wan.family import WanFamily
@@ -13,6 +12,7 @@ from pipelines.families.wan.load import build_parts
 from pipelines.families.wan.loras import spell
 from pipelines.families.wan.parts import COMPONENTS, EXPERTS, FURTHER_COMPONENTS, STAGES_OF, Parts
 from pipelines.families.wan.traits import TRAITS
+from pipelines.models.catalog import Model, Shape
 from pipelines.runtime.sampling.schedules import build_schedule
 from pipelines.runtime.weights.single_file import strip_prefix
 

@@ -7,7 +7,6 @@ from typing import Any
 import jax
 import numpy as np
 
-from pipelines.catalog import Shape
 from pipelines.families.base import pair_rows
 from pipelines.families.layout import ENCODE_KEY
 from pipelines.families.learnt_preview import PreviewedModel
@@ -17,9 +16,10 @@ from pipelines.families.wan.encode import tokenize
 from pipelines.families.wan.parts import EXPERTS, Parts
 from pipelines.families.wan.preview import pair_frames
 from pipelines.families.wan.programs import IMAGE_KEY, Layout
-from pipelines.fitting import fit_picture
-from pipelines.pictures import open_picture
-from pipelines.recipe import Recipe
+from pipelines.models.catalog import Shape
+from pipelines.pictures.fitting import fit_picture
+from pipelines.pictures.reading import open_picture
+from pipelines.recipes.recipe import Recipe
 from pipelines.runtime.devices import hosts
 from pipelines.runtime.sampling.noise import NoiseSource
 from pipelines.runtime.sampling.schedules import build_schedule

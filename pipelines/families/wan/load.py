@@ -16,7 +16,6 @@ from transformers import (
     UMT5EncoderModel,
 )
 
-from pipelines.catalog import Model
 from pipelines.errors import ModelError
 from pipelines.families.wan import sharding
 from pipelines.families.wan.attention import RotaryAttention
@@ -26,6 +25,7 @@ from pipelines.families.wan.preview import guess_map
 from pipelines.families.wan.tokens import EvenTokens
 from pipelines.families.wan.traits import TRAITS
 from pipelines.messages import say
+from pipelines.models.catalog import Model
 from pipelines.runtime.bridge.modules import SCAN_FROM, TracedModule, parameters_on_meta, scan_if_long
 from pipelines.runtime.devices.sharding import Rules
 from pipelines.runtime.sampling.preview import PreviewMap

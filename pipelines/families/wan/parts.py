@@ -4,8 +4,8 @@ from dataclasses import dataclass
 
 from transformers import CLIPImageProcessorPil
 
-from pipelines.catalog import AttentionOptions, Shape
 from pipelines.families.learnt_preview import PreviewedParts
+from pipelines.models.catalog import AttentionOptions, Shape
 from pipelines.runtime.sampling.schedules import COLUMNS, Schedule
 
 COMPONENTS = ("text_encoder", "transformer", "vae", "tokenizer", "scheduler")

@@ -11,7 +11,6 @@ import jax
 import jax.numpy as jnp
 from jax.sharding import Mesh, NamedSharding, PartitionSpec
 
-from pipelines.catalog import Shape
 from pipelines.families.layout import ENCODE_KEY, NO_REFERENCES, Key
 from pipelines.families.layout import Layout as BaseLayout
 from pipelines.families.learnt_preview import describe_preview
@@ -23,7 +22,8 @@ from pipelines.families.wan.encode import build_encode_program
 from pipelines.families.wan.parts import Parts
 from pipelines.families.wan.preview import build_preview_program
 from pipelines.families.wan.sharding import choose_encoder_rules, choose_transformer_rules
-from pipelines.references import References
+from pipelines.models.catalog import Shape
+from pipelines.pictures.references import References
 from pipelines.runtime.bridge.modules import LayerPlacement
 from pipelines.runtime.devices.mesh import turn_to_tokens
 from pipelines.runtime.devices.sharding import batch_class, split_pictures

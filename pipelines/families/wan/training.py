@@ -14,7 +14,6 @@ from diffusers import AutoencoderKLWan, WanTransformer3DModel
 from diffusers.models.transformers.transformer_wan import WanTransformerBlock
 from jax.sharding import Mesh, NamedSharding, PartitionSpec
 
-from pipelines.catalog import Model, Shape
 from pipelines.errors import ModelError
 from pipelines.families.trainable import Denoiser, Rows
 from pipelines.families.wan.attention import RotaryAttention
@@ -24,6 +23,7 @@ from pipelines.families.wan.decode import read_statistics
 from pipelines.families.wan.parts import EXPERTS, Parts
 from pipelines.families.wan.tokens import EvenTokens
 from pipelines.messages import say
+from pipelines.models.catalog import Model, Shape
 from pipelines.runtime.bridge.modules import SCAN_FROM, TracedModule, parameters_on_meta, repeat_for_gradient
 from pipelines.runtime.devices.sharding import split_pictures
 from pipelines.runtime.kernels.convolution import PictureAxes

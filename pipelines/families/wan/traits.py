@@ -9,7 +9,7 @@ from typing import Any
 from pipelines.families.traits import FileHeader, FileLikeness, Likeness, Traits, Unsupported
 from pipelines.families.wan.lora_traits import LORA_TRAITS
 from pipelines.messages import say
-from pipelines.schedulers import FLOW, read_shift
+from pipelines.recipes.schedulers import FLOW, read_shift
 
 _PIXELS_480P = 832 * 480
 _MASK_CHANNELS = 4  # one for each frame that a latent frame stands for

@@ -6,7 +6,6 @@ from pathlib import Path
 import jax
 import numpy as np
 
-from pipelines.catalog import Shape
 from pipelines.families.base import pair_rows
 from pipelines.families.layout import ENCODE_KEY
 from pipelines.families.learnt_preview import PreviewedModel
@@ -15,9 +14,10 @@ from pipelines.families.z_image.denoise import choose_steps
 from pipelines.families.z_image.encode import tokenize
 from pipelines.families.z_image.parts import Parts
 from pipelines.families.z_image.programs import Layout
-from pipelines.fitting import fit_picture
-from pipelines.pictures import open_picture
-from pipelines.recipe import Recipe
+from pipelines.models.catalog import Shape
+from pipelines.pictures.fitting import fit_picture
+from pipelines.pictures.reading import open_picture
+from pipelines.recipes.recipe import Recipe
 from pipelines.runtime.devices import hosts
 from pipelines.runtime.sampling.noise import NoiseSource
 from pipelines.runtime.sampling.solver import State

@@ -8,7 +8,6 @@ from diffusers import AutoencoderKL, ZImageTransformer2DModel
 from jax.sharding import Mesh
 from transformers import AutoConfig, AutoModel
 
-from pipelines.catalog import Model
 from pipelines.errors import ModelError
 from pipelines.families.language_model import TEXT_PREFIXES, cut_layers, make_text_rules
 from pipelines.families.z_image import sharding
@@ -17,6 +16,7 @@ from pipelines.families.z_image.parts import COMPONENTS, FILLED, PATCH, STAGES_O
 from pipelines.families.z_image.preview import guess_map
 from pipelines.families.z_image.traits import TRAITS
 from pipelines.messages import say
+from pipelines.models.catalog import Model
 from pipelines.runtime.bridge.autoencoder import split_halvings
 from pipelines.runtime.bridge.modules import TracedModule, parameters_on_meta, scan_if_long
 from pipelines.runtime.sampling.preview import PreviewMap

@@ -3,8 +3,8 @@
 from dataclasses import dataclass
 from typing import Any
 
-from pipelines.catalog import Shape
 from pipelines.families.learnt_preview import PreviewedParts
+from pipelines.models.catalog import Shape
 
 COMPONENTS = ("text_encoder", "transformer", "vae", "tokenizer", "scheduler")
 # The autoencoder decodes pictures and also encodes the one that a recipe starts from, hence both stages.

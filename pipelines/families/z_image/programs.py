@@ -9,7 +9,6 @@ import jax
 import jax.numpy as jnp
 from jax.sharding import NamedSharding, PartitionSpec
 
-from pipelines.catalog import Shape
 from pipelines.families.autoencoder_kl import build_condition_program, build_decode_program
 from pipelines.families.language_model import build_encode_program
 from pipelines.families.layout import ENCODE_KEY, NO_REFERENCES, PictureLayout
@@ -17,7 +16,8 @@ from pipelines.families.learnt_preview import describe_preview
 from pipelines.families.z_image.denoise import build_denoise_program
 from pipelines.families.z_image.parts import FILLED, Parts
 from pipelines.families.z_image.preview import draw_preview
-from pipelines.references import References
+from pipelines.models.catalog import Shape
+from pipelines.pictures.references import References
 from pipelines.runtime.devices.sharding import split_pictures
 from pipelines.runtime.kernels.attention import AttentionAxes
 from pipelines.runtime.programs.compiled import Program

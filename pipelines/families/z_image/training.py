@@ -14,19 +14,19 @@ from diffusers import AutoencoderKL
 from diffusers.models.transformers.transformer_z_image import ZImageTransformerBlock
 from jax.sharding import Mesh, NamedSharding, PartitionSpec
 
-from pipelines.catalog import Model, Shape
 from pipelines.families.autoencoder_kl import build_condition_program
 from pipelines.families.trainable import Denoiser, Rows
 from pipelines.families.z_image import tokens
 from pipelines.families.z_image.denoise import find_mu
 from pipelines.families.z_image.load import build_transformer, scan_layers
 from pipelines.families.z_image.parts import PATCH, Parts, count_pixels
+from pipelines.models.catalog import Model, Shape
+from pipelines.recipes.schedulers import read_shift
 from pipelines.runtime.bridge.autoencoder import split_halvings
 from pipelines.runtime.bridge.modules import TracedModule, parameters_on_meta, repeat_for_gradient
 from pipelines.runtime.devices.sharding import split_pictures
 from pipelines.runtime.programs.compiled import Program
 from pipelines.runtime.weights.components import abstract_input, abstract_weights, read_json
-from pipelines.schedulers import read_shift
 from pipelines.stages import Embeddings
 
 

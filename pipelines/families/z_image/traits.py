@@ -8,7 +8,7 @@ from typing import Any
 from pipelines.families.traits import FileHeader, FileLikeness, Likeness, Traits, Unsupported
 from pipelines.families.z_image.lora_traits import LORA_TRAITS
 from pipelines.messages import say
-from pipelines.schedulers import FLOW_EULER, read_shift
+from pipelines.recipes.schedulers import FLOW_EULER, read_shift
 
 TURBO, BASE = "z-image-turbo", "z-image"
 _TURBO_SHIFT = 3.0  # of Turbo's scheduler; the base model's is 6

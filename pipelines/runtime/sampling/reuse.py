@@ -2,7 +2,7 @@
 
 A transformer adds to its tokens, layer by layer. From one step to the next the sum of what all layers add hardly
 changes, so a step may add the last computed sum and run no layer at all: only the projections into the layers and out
-of them are left. Which steps do is known before the first (pipelines/step_cache.py), and a run-time input: one program
+of them are left. Which steps do is known before the first (recipes/step_cache.py), and a run-time input: one program
 serves every choice. The predicate is the same on all devices, so they branch alike, collectives and all.
 """
 

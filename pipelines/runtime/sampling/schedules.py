@@ -22,7 +22,7 @@ import diffusers
 import numpy as np
 import torch
 
-from pipelines.schedulers import EVEN, LCM_TRAILING, SCHEDULERS, SHIFTS, read_shift
+from pipelines.recipes.schedulers import EVEN, LCM_TRAILING, SCHEDULERS, SHIFTS, read_shift
 
 MAX_STEPS = 128  # rows of the table; the catalogue allows fewer
 

@@ -11,9 +11,9 @@ import jax
 import jax.numpy as jnp
 from jax.sharding import Mesh, NamedSharding, PartitionSpec
 
-from pipelines.catalog import Model
 from pipelines.errors import ModelError
 from pipelines.messages import say
+from pipelines.models.catalog import Model
 from pipelines.runtime.bridge.modules import TracedModule
 from pipelines.runtime.devices import hosts
 from pipelines.runtime.devices.offload import Offloader

@@ -25,14 +25,14 @@ from huggingface_hub.errors import (
 )
 from tqdm.auto import tqdm
 
-from pipelines.catalog import Model
 from pipelines.errors import ModelError
 from pipelines.messages import say
+from pipelines.models.catalog import Model
+from pipelines.models.single_files import recognise_file
 from pipelines.runtime.weights.hub_files import DamagedDownloadError, fetch_missing
 from pipelines.runtime.weights.hub_pins import choose_revision, keep_pin
 from pipelines.runtime.weights.hub_token import advise_on_token, find_token
 from pipelines.runtime.weights.online import is_hub_reachable
-from pipelines.single_files import recognise_file
 
 PRINTED = ("json", "txt", "model", "jinja", "safetensors")  # endings of what a fingerprint covers
 PIECES = 64

@@ -2,7 +2,7 @@
 
 The cache is shared with other programs of this user: only the revision that the catalogue names is deleted, and what
 arrived of a download that was not finished.
-Not here: files and folders of one's own (pipelines/model_manager.py).
+Not here: files and folders of one's own (pipelines/models/model_manager.py).
 """
 
 from pathlib import Path
@@ -10,7 +10,7 @@ from pathlib import Path
 from huggingface_hub import constants, scan_cache_dir
 from huggingface_hub.file_download import repo_folder_name
 
-from pipelines.catalog import Model
+from pipelines.models.catalog import Model
 from pipelines.runtime.weights.hub_files import SUFFIX
 from pipelines.runtime.weights.hub_pins import choose_revision
 

@@ -10,8 +10,8 @@ import logging
 import re
 from pathlib import Path
 
-from pipelines.catalog import Model
 from pipelines.files.whole import write_whole
+from pipelines.models.catalog import Model
 
 PINS_FILE = "pins.json"
 """Its name in a data directory: repositories -> commits."""

@@ -1,7 +1,7 @@
 """One file of a repository of the hub: its start, and the whole, at the commit that a revision is when it is asked for.
 
 Downloaded as whole models are (hub_files.py): into the hub's cache, resumed, its SHA-256 checked.
-Not here: what the file is (pipelines/single_files.py), where it is put (pipelines/model_arrivals.py).
+Not here: what the file is (pipelines/models/single_files.py), where it is put (pipelines/models/model_arrivals.py).
 """
 
 import functools

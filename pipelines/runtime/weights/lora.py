@@ -2,9 +2,9 @@
 
 Each layer of the file is read on its own: its name is looked up among the model's layers (lora_spelling.py), its parts
 become an update (lora_build.py) at the scale that its trainer meant, which an alpha tensor or the header says
-(pipelines/lora_settings.py). What the model has no use for is left out and named in a note; a file that is damaged, or
+(pipelines/loras/settings.py). What the model has no use for is left out and named in a note; a file that is damaged, or
 for another model, is refused.
-Not here: which files there are (pipelines/loras.py), adding updates to weights (lora_merge.py).
+Not here: which files there are (pipelines/loras/files.py), adding updates to weights (lora_merge.py).
 """
 
 from collections import Counter
@@ -14,12 +14,12 @@ from dataclasses import dataclass, field
 import numpy as np
 from safetensors import SafetensorError, safe_open
 
-from pipelines.catalog import Model
 from pipelines.errors import ModelError
-from pipelines.lora_settings import Settings, read_settings
-from pipelines.lora_tensors import EMBEDDINGS, OTHER_KINDS, split_name
-from pipelines.loras import HIGH, LOW, TITLE, LoraFile
+from pipelines.loras.files import HIGH, LOW, TITLE, LoraFile
+from pipelines.loras.settings import Settings, read_settings
+from pipelines.loras.tensors import EMBEDDINGS, OTHER_KINDS, split_name
 from pipelines.messages import Message, english, say
+from pipelines.models.catalog import Model
 from pipelines.runtime.bridge.modules import TracedModule
 from pipelines.runtime.weights.lora_build import (
     BIAS,
@@ -94,7 +94,7 @@ def read_updates(
 ) -> Reading:
     """Reads what a LoRA adds to the weights of a model at this scale.
 
-    `expert` is the one that it goes to (pipelines/recipe.py); None: as the file says. Raises ModelError for a file that
+    `expert` is the one that it goes to (recipes/recipe.py); None: as the file says. Raises ModelError for a file that
     cannot be read, or does not fit the model.
     """
     contents = _read(file)

@@ -24,7 +24,7 @@ from pipelines.runtime.weights.lora_update import (
 )
 
 Parts = Mapping[str, np.ndarray]
-"""Part (pipelines/lora_tensors.py) -> its fp32 values."""
+"""Part (pipelines/loras/tensors.py) -> its fp32 values."""
 
 WEIGHT, BIAS = "weight", "bias"
 MODULATION = "scale_shift_table"  # of a block of a transformer; the few-step LoRAs of Wan bring its `diff_m`

@@ -2,7 +2,7 @@
 
 Spellings are derived from the model's own layers, one by one: a file with some of the layers, with others beside them,
 or with spellings mixed is read as far as it goes.
-Not here: a family's spellings (its loras.py), the parts of an adapter (pipelines/lora_tensors.py).
+Not here: a family's spellings (its loras.py), the parts of an adapter (pipelines/loras/tensors.py).
 """
 
 from collections.abc import Callable, Collection, Mapping

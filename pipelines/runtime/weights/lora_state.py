@@ -12,11 +12,11 @@ from typing import NamedTuple
 
 import jax
 
-from pipelines.catalog import Model
 from pipelines.errors import ModelError
-from pipelines.loras import TITLE, LoraFile, get_lora
+from pipelines.loras.files import TITLE, LoraFile, get_lora
 from pipelines.messages import Message, say
-from pipelines.recipe import Lora
+from pipelines.models.catalog import Model
+from pipelines.recipes.recipe import Lora
 from pipelines.runtime.bridge.modules import TracedModule
 from pipelines.runtime.weights.components import ComponentLoader
 from pipelines.runtime.weights.lora import list_layer_weights, list_layers, read_updates

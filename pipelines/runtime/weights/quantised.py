@@ -2,7 +2,7 @@
 
 A weight's numbers lie one after the other in blocks, and a row need not begin with one: SDXL's convolutions were cut
 anew before they were quantised. So the blocks that some rows touch are read, and what is around them is left out.
-Not here: a file's header (pipelines/gguf_files.py).
+Not here: a file's header (pipelines/models/gguf_files.py).
 """
 
 import math
@@ -15,10 +15,10 @@ import gguf
 import numpy as np
 from gguf.quants import dequantize
 
-from pipelines.gguf_files import PLAIN, Blocks, find_blocks, is_gguf, truncated_gguf
+from pipelines.models.gguf_files import PLAIN, Blocks, find_blocks, is_gguf, truncated_gguf
+from pipelines.models.weight_files import read_header
 from pipelines.runtime.weights.stored import DTYPES, Destination, StoredTensor, WeightSource, cut_rows, read_headers
 from pipelines.runtime.weights.views import apply_scales
-from pipelines.weight_files import read_header
 
 _EXACT_BYTES = np.dtype(np.float32).itemsize
 

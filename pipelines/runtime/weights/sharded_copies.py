@@ -26,10 +26,10 @@ import numpy as np
 from jax.sharding import Sharding
 
 from pipelines.errors import ModelError
+from pipelines.models.fingerprints import fingerprint_files
 from pipelines.runtime.weights import permuted, quantised, stored, views
 from pipelines.runtime.weights.shard_load import Bounds, OnRead, find_bounds
 from pipelines.runtime.weights.stored import DTYPES, Destination, Runs, StoredTensor, WeightSource, read_headers
-from pipelines.sources import fingerprint_files
 
 SPARE_BYTES = 2**30  # of the disk, for what people make
 

@@ -3,7 +3,7 @@
 diffusers converts such files by moving tensors about under new names, in functions that do not care what a tensor is.
 They get stand-ins here, which remember what was done to them: names and pieces come from diffusers' own tables, and no
 weight is read before its slice is.
-Not here: what a file is (pipelines/single_files.py), which converter a component needs (the families' architecture.py).
+Not here: what a file is (models/single_files.py), which converter a component needs (the families' architecture.py).
 """
 
 from collections.abc import Callable, Mapping, Sequence
@@ -16,12 +16,12 @@ import torch
 from pipelines.errors import ModelError
 from pipelines.families.traits import FILE_PREFIXES
 from pipelines.messages import say
-from pipelines.model import Model
+from pipelines.models.model import Model
+from pipelines.models.single_files import SECOND
+from pipelines.models.weight_files import find_weight_files, read_header
 from pipelines.runtime.weights.quantised import read_weights
 from pipelines.runtime.weights.stored import WeightSource, read_headers
 from pipelines.runtime.weights.views import JoinedTensor, SomeRows, SqueezedTensor, TransposedTensor, apply_scales
-from pipelines.single_files import SECOND
-from pipelines.weight_files import find_weight_files, read_header
 
 _OF_DIFFUSERS_VAE = frozenset({"decoder.conv_norm_out.weight", "decoder.mid_block.resnets.0.conv1.weight"})
 

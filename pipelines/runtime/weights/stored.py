@@ -3,7 +3,7 @@
 Reads safetensors files in fp32, fp16, bf16 or fp8. Bytes go from the file straight into the memory of
 the array where a slice is one piece, else through a few rows of scratch memory, so the host never holds a second copy
 of a weight.
-Not here: which files there are (pipelines/weight_files.py), downloading (hub.py), arrays and devices (shard_load.py),
+Not here: which files there are (models/weight_files.py), downloading (hub.py), arrays and devices (shard_load.py),
 which slice goes where (sharding.py).
 """
 
@@ -19,7 +19,7 @@ import numpy as np
 
 from pipelines.errors import ModelError
 from pipelines.messages import say
-from pipelines.weight_files import read_header, truncated
+from pipelines.models.weight_files import read_header, truncated
 
 READ_BYTES = 2**24
 

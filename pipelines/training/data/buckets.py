@@ -12,7 +12,7 @@ from collections.abc import Iterable, Sequence
 from dataclasses import dataclass
 
 from pipelines.messages import Message, say, say_count
-from pipelines.model import VIDEO_STRIDE, Shape
+from pipelines.models.model import VIDEO_STRIDE, Shape
 from pipelines.training.data.cuts import Bucket, Cut, cover, cut_square
 from pipelines.training.data.examples import Example, list_names
 

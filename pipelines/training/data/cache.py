@@ -20,7 +20,7 @@ from safetensors import SafetensorError, deserialize
 from safetensors.numpy import save
 
 from pipelines.files.whole import PART, put_whole
-from pipelines.pictures import DECODING_ERRORS
+from pipelines.pictures.reading import DECODING_ERRORS
 
 SUFFIX = ".safetensors"
 _DTYPES = {

@@ -12,7 +12,7 @@ from dataclasses import dataclass, replace
 
 from pipelines.errors import LumeshError
 from pipelines.messages import NOTHING, Message, english, say
-from pipelines.pictures import PictureError, measure_stream, read_picture
+from pipelines.pictures.reading import PictureError, measure_stream, read_picture
 from pipelines.training.data.clips import measure_clip
 from pipelines.training.data.examples import Example, Reader, list_names
 from pipelines.training.data.folders import Notebook

@@ -11,7 +11,7 @@ from PIL import Image
 from pipelines.errors import LumeshError
 from pipelines.files.video import VideoSize, measure_video, read_mp4
 from pipelines.messages import say
-from pipelines.pictures import DECODING_ERRORS, read_picture
+from pipelines.pictures.reading import DECODING_ERRORS, read_picture
 from pipelines.training.data.examples import Example, FileReader, Reader
 
 DELAY_MS = 100  # what players show for a GIF's delay of 0

@@ -14,9 +14,9 @@ import numpy as np
 from jax.sharding import Mesh, PartitionSpec
 
 from pipelines import registry
-from pipelines.catalog import Model, Shape
 from pipelines.families.trainable import Learner, Rows
-from pipelines.recipe import Recipe
+from pipelines.models.catalog import Model, Shape
+from pipelines.recipes.recipe import Recipe
 from pipelines.runtime.programs.compiled import Programs
 from pipelines.runtime.weights.components import choose_dtype, load_component
 from pipelines.runtime.weights.single_file import StoredComponent

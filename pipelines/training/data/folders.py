@@ -14,7 +14,7 @@ from pathlib import Path
 from PIL import Image
 
 from pipelines.messages import Message, say
-from pipelines.pictures import HEIC_ADVICE
+from pipelines.pictures.reading import HEIC_ADVICE
 from pipelines.training.data.examples import list_names, sort_naturally
 from pipelines.training.data.tables import METADATA, TABLE_SUFFIXES, TableError, read_metadata
 

@@ -1,6 +1,6 @@
 """The pixels that a model learns: a picture or clip, upright, in sRGB on white, scaled and cut to its bucket's size.
 
-What a file holds becomes RGB as everywhere else (pipelines/pictures.py).
+What a file holds becomes RGB as everywhere else (pipelines/pictures/reading.py).
 Not here: where it is cut (cuts.py), latents.
 """
 
@@ -9,7 +9,7 @@ import io
 import numpy as np
 from PIL import Image, ImageOps
 
-from pipelines.pictures import read_picture
+from pipelines.pictures.reading import read_picture
 from pipelines.training.data.clips import read_clip
 from pipelines.training.data.cuts import Cut
 from pipelines.training.data.examples import Example

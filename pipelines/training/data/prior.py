@@ -8,11 +8,11 @@ from pathlib import Path
 
 import numpy as np
 
-from pipelines.catalog import Catalog, Model
 from pipelines.files.outputs import save_outputs, suffix_of
 from pipelines.generate import generate
-from pipelines.recipe import Recipe
-from pipelines.resolving import resolve
+from pipelines.models.catalog import Catalog, Model
+from pipelines.recipes.recipe import Recipe
+from pipelines.recipes.resolving import resolve
 from pipelines.runtime.devices import hosts
 from pipelines.stages import OnProgress
 from pipelines.training.engine.loop import OnEvent, Stop

@@ -11,7 +11,7 @@ import jax
 import numpy as np
 from jax.sharding import Mesh, NamedSharding, PartitionSpec
 
-from pipelines.catalog import Shape
+from pipelines.models.catalog import Shape
 from pipelines.runtime.devices import hosts
 from pipelines.runtime.programs.compiled import Program, Programs
 from pipelines.runtime.weights.components import abstract_weights

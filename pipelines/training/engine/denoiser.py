@@ -20,8 +20,8 @@ from jax.sharding import Mesh, NamedSharding, PartitionSpec
 from peft import LoraConfig
 from peft.tuners.tuners_utils import BaseTunerLayer
 
-from pipelines.catalog import Model
 from pipelines.families.trainable import Denoiser, Learner
+from pipelines.models.catalog import Model
 from pipelines.runtime.bridge.modules import TracedModule, name_products
 from pipelines.runtime.devices import hosts
 from pipelines.runtime.devices.memory import find_limit

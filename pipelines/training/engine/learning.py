@@ -14,8 +14,8 @@ from typing import Any
 
 import jax.numpy as jnp
 
-from pipelines.catalog import Shape
 from pipelines.families.trainable import Denoiser
+from pipelines.models.catalog import Shape
 from pipelines.runtime.devices import hosts
 from pipelines.runtime.weights.components import choose_dtype
 from pipelines.training.checks import Checked

@@ -15,8 +15,8 @@ import jax.numpy as jnp
 import numpy as np
 from diffusers import DDPMScheduler
 
-from pipelines.catalog import Model, Shape
 from pipelines.families.trainable import Denoiser, Learner
+from pipelines.models.catalog import Model, Shape
 from pipelines.training.engine.flow import draw_evenly
 from pipelines.training.settings import TrainingSettings
 

@@ -10,12 +10,12 @@ from pathlib import Path
 from typing import Any
 
 from pipelines import registry
-from pipelines.catalog import Catalog, Model
 from pipelines.files.outputs import save_outputs, suffix_of
 from pipelines.generate import generate
-from pipelines.loras import LoraFile, inspect_lora
-from pipelines.recipe import Lora, Recipe
-from pipelines.resolving import resolve
+from pipelines.loras.files import LoraFile, inspect_lora
+from pipelines.models.catalog import Catalog, Model
+from pipelines.recipes.recipe import Lora, Recipe
+from pipelines.recipes.resolving import resolve
 from pipelines.runtime.devices import hosts
 from pipelines.stages import OnProgress
 

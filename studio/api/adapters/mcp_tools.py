@@ -20,9 +20,9 @@ from starlette.responses import Response
 from starlette.types import Receive, Scope, Send
 
 from pipelines.errors import LumeshError
-from pipelines.lora_fit import find_misfit
+from pipelines.loras.fit import find_misfit
 from pipelines.messages import NOTHING, english
-from pipelines.recipe import read_recipe
+from pipelines.recipes.recipe import read_recipe
 from studio import asking
 from studio.api.routes.media import find_output_file
 from studio.jobs.costs.offers import describe_models

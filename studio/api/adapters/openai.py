@@ -16,10 +16,10 @@ from fastapi import APIRouter, Request
 from fastapi.responses import Response
 from starlette.datastructures import UploadFile
 
-from pipelines.catalog import Model
 from pipelines.errors import LumeshError, ModelError, RecipeError
 from pipelines.files.still import QUALITY
 from pipelines.messages import english
+from pipelines.models.catalog import Model
 from studio import asking
 from studio.address import name_server
 from studio.api.adapters.openai_request import Generation, choose_model, read_form

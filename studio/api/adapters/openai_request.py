@@ -10,12 +10,12 @@ from typing import Annotated, Any, Literal
 
 from pydantic import BaseModel, ConfigDict, Field, ValidationError
 
-from pipelines.catalog import Catalog, Model, Shape
 from pipelines.errors import ModelError, RecipeError
 from pipelines.field_errors import name_field, word_problem
-from pipelines.fitting import Fit
 from pipelines.messages import english
-from pipelines.recipe import MAX_TEXT_CHARS, Lora, Recipe, Seed, read_recipe
+from pipelines.models.catalog import Catalog, Model, Shape
+from pipelines.pictures.fitting import Fit
+from pipelines.recipes.recipe import MAX_TEXT_CHARS, Lora, Recipe, Seed, read_recipe
 
 MAX_PICTURES = 10
 MAX_NAMED = 10

@@ -2,7 +2,7 @@
 
 from typing import Any
 
-from pipelines.recipe import Recipe
+from pipelines.recipes.recipe import Recipe
 from studio.api.answers.answer import Answer, Said, eg, said
 from studio.jobs.many.axes import Axes, Axis, AxisField
 from studio.jobs.states import JobState

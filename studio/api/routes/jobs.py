@@ -9,7 +9,7 @@ from typing import Annotated, Any
 from fastapi import APIRouter, Body, Query
 from pydantic import BaseModel, ConfigDict
 
-from pipelines.recipe import Recipe
+from pipelines.recipes.recipe import Recipe
 from studio import asking, events
 from studio.api.answers import jobs as jobs_answers
 from studio.api.visitor import Visitor

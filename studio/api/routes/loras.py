@@ -2,7 +2,7 @@
 
 They are `.safetensors` files in `loras/` of the data directory, and may be put there by hand too: each request reads
 the folder anew. A recipe names them by their `ref`.
-Not here: names and files (library/loras.py), which of them a recipe may name (pipelines/resolving.py).
+Not here: names and files (library/loras.py), which of them a recipe may name (pipelines/recipes/resolving.py).
 """
 
 import asyncio
@@ -11,8 +11,8 @@ from typing import Annotated, Any
 from fastapi import APIRouter, Query, Request, Response
 
 from pipelines.errors import ModelError, RecipeError
-from pipelines.lora_fit import find_misfit
-from pipelines.loras import LoraFile
+from pipelines.loras.files import LoraFile
+from pipelines.loras.fit import find_misfit
 from pipelines.messages import add_codes, say
 from studio.api.answers import library as library_answers
 from studio.api.upload_body import FILE_BODY, receive_into

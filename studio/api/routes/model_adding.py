@@ -1,6 +1,6 @@
 """Models that admins add over REST: a checkpoint in one file, a URL of one, or a repository of the hub or a file in it.
 
-Not here: what is recognised and written (pipelines/model_manager.py), downloads and deleting (model_files.py).
+Not here: what is recognised and written (pipelines/models/model_manager.py), downloads and deleting (model_files.py).
 """
 
 import asyncio
@@ -11,9 +11,9 @@ from typing import Annotated, Any
 from fastapi import APIRouter, Query, Request, Response
 from pydantic import BaseModel, ConfigDict, Field
 
-from pipelines import model_arrivals, model_manager
 from pipelines.messages import say
-from pipelines.web_files import OnBytes, Web
+from pipelines.models import model_arrivals, model_manager
+from pipelines.web.web_files import OnBytes, Web
 from studio.api.answers import models as model_answers
 from studio.api.upload_body import FILE_BODY, receive_into
 from studio.api.visitor import only_operators

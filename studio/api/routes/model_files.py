@@ -9,10 +9,10 @@ from typing import Annotated, Any
 from fastapi import APIRouter, Response
 from pydantic import BaseModel, ConfigDict, Field
 
-from pipelines import model_manager
-from pipelines.catalog import Model
 from pipelines.errors import ModelError
 from pipelines.messages import say
+from pipelines.models import model_manager
+from pipelines.models.catalog import Model
 from pipelines.runtime.weights import hub, hub_cache, hub_token
 from pipelines.runtime.weights.hub_pins import choose_revision
 from studio.api.answers import models as model_answers

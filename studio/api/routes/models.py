@@ -5,10 +5,10 @@ from typing import Any
 from fastapi import APIRouter
 from fastapi.responses import FileResponse, Response
 
-from pipelines.catalog import Model
 from pipelines.messages import add_codes, say
+from pipelines.models.catalog import Model
+from pipelines.models.fingerprints import list_components
 from pipelines.runtime.weights import hub
-from pipelines.sources import list_components
 from studio.api.answers import system as system_answers
 from studio.api.routes.media import CHECKED, IfNoneMatch, send_file
 from studio.api.visitor import Visitor

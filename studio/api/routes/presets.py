@@ -16,7 +16,7 @@ from fastapi.responses import FileResponse, Response
 from pydantic import BaseModel, ConfigDict
 
 from pipelines.messages import add_codes, say
-from pipelines.model_arrivals import Source, bring_lora
+from pipelines.models.model_arrivals import Source, bring_lora
 from studio.api.answers import library as library_answers
 from studio.api.answers import models as model_answers
 from studio.api.routes.media import CHECKED, IfNoneMatch, name_content, send_file

@@ -11,11 +11,11 @@ from pydantic import BaseModel, ConfigDict, Field
 
 from pipelines.errors import ModelError, RecipeError
 from pipelines.messages import add_codes
-from pipelines.model import Model
+from pipelines.models.model import Model
 from pipelines.prompts.reading import list_notes, name_unknown, read_prompt
 from pipelines.prompts.words import find_unknown
-from pipelines.recipe import MAX_PROMPT_CHARS, Recipe
-from pipelines.resolving import take_lora_tags
+from pipelines.recipes.recipe import MAX_PROMPT_CHARS, Recipe
+from pipelines.recipes.resolving import take_lora_tags
 from studio import asking
 from studio.api.answers import jobs as jobs_answers
 from studio.api.visitor import Visitor

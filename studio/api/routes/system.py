@@ -14,10 +14,10 @@ from typing import Annotated, Any, Literal
 from fastapi import APIRouter, Query, Response
 from pydantic import BaseModel, ConfigDict, Field
 
-from pipelines.catalog import Model
 from pipelines.errors import LumeshError, ModelError, RecipeError
 from pipelines.mesh_text import asks_for_many
 from pipelines.messages import NOTHING, Message, add_codes, join, say
+from pipelines.models.catalog import Model
 from pipelines.plan.topologies import TOPOLOGIES
 from pipelines.runtime.kernels import switches
 from studio import VERSION

@@ -9,7 +9,7 @@ from typing import Annotated, Any
 from fastapi import APIRouter, Query
 from fastapi.responses import FileResponse, Response
 
-from pipelines.loras import find_lora_file
+from pipelines.loras.files import find_lora_file
 from pipelines.messages import say
 from studio import asking, asking_to_train, events
 from studio.api.answers import jobs as jobs_answers

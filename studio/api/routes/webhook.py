@@ -7,7 +7,7 @@ from pydantic import BaseModel, ConfigDict
 
 from pipelines.errors import LumeshError
 from pipelines.messages import add_codes, say
-from pipelines.public_addresses import find_url_problem
+from pipelines.web.public_addresses import find_url_problem
 from studio.access.limits import RateError
 from studio.api.answers import jobs as jobs_answers
 from studio.api.visitor import Visitor

@@ -10,7 +10,7 @@ from fastapi import APIRouter, Response
 from pydantic import BaseModel, ConfigDict, Field
 
 from pipelines.messages import say
-from pipelines.recipe import MAX_PROMPT_CHARS
+from pipelines.recipes.recipe import MAX_PROMPT_CHARS
 from studio.api.answers import jobs as jobs_answers
 from studio.api.visitor import Visitor, only_operators
 from studio.library import wildcards

@@ -12,7 +12,7 @@ from dataclasses import dataclass
 from functools import cached_property
 from itertools import islice
 
-from pipelines.recipe import Recipe
+from pipelines.recipes.recipe import Recipe
 from studio.database import Database, Transaction
 from studio.jobs.workers import LOCAL, WorkerRow
 

@@ -8,12 +8,12 @@ import math
 from collections.abc import Collection, Iterable
 from typing import Any
 
-from pipelines.batching import find_kind
-from pipelines.catalog import Catalog, Model, Shape
-from pipelines.catalog_entries import MAX_FLOW_SHIFT, MAX_FPS
+from pipelines.models.catalog import Catalog, Model, Shape
+from pipelines.models.catalog_entries import MAX_FLOW_SHIFT, MAX_FPS
 from pipelines.program_sets import list_variants
-from pipelines.recipe import Recipe
-from pipelines.step_cache import MILD, STRONG
+from pipelines.recipes.batching import find_kind
+from pipelines.recipes.recipe import Recipe
+from pipelines.recipes.step_cache import MILD, STRONG
 from studio.database import Database
 from studio.jobs.costs.estimates import estimate_job_s
 from studio.jobs.costs.fleet import Fleet, Member, read_fleet

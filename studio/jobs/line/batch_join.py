@@ -10,9 +10,9 @@ from collections.abc import Callable, Hashable, Iterable, Mapping
 from dataclasses import dataclass
 from itertools import islice
 
-from pipelines.batching import find_kind
 from pipelines.program_sets import drop_count
-from pipelines.recipe import Recipe
+from pipelines.recipes.batching import find_kind
+from pipelines.recipes.recipe import Recipe
 from studio.jobs.job import GENERATE
 from studio.jobs.line.order import Waiting
 

@@ -10,7 +10,7 @@ from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import dataclass, field, replace
 
 from pipelines.messages import NOTHING, Message, join, say, say_count
-from pipelines.recipe import Recipe
+from pipelines.recipes.recipe import Recipe
 from studio.jobs.costs.estimates import History, estimate_job_s, read_shape_state
 from studio.jobs.line.batch_join import Company, Share
 from studio.jobs.line.order import Fleet, Line, Taker, Waiting

@@ -10,7 +10,7 @@ from collections.abc import Sequence
 from dataclasses import dataclass, field
 from weakref import WeakKeyDictionary
 
-from pipelines.recipe import Recipe
+from pipelines.recipes.recipe import Recipe
 from studio import events
 from studio.database import Database
 from studio.jobs.costs.estimates import read_history

@@ -2,7 +2,7 @@
 
 An axis varies a field of the recipe. A prompt's axis is search and replace: its first value is the text to replace.
 Ranges are counted before they are expanded, so a typing error costs nothing.
-Not here: which values a model takes (pipelines/resolving.py), how axes multiply (grid_spec.py).
+Not here: which values a model takes (pipelines/recipes/resolving.py), how axes multiply (grid_spec.py).
 """
 
 import csv

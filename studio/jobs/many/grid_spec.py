@@ -16,7 +16,7 @@ from pydantic import ConfigDict
 
 from pipelines.errors import RecipeError
 from pipelines.messages import say
-from pipelines.recipe import Recipe, carry_over
+from pipelines.recipes.recipe import Recipe, carry_over
 from studio.jobs.many.axes import Axes, AxisField, Value
 from studio.jobs.many.sweep import MAX_JOBS
 from studio.jobs.queue import Wanted

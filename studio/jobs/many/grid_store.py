@@ -12,7 +12,7 @@ from collections import Counter
 from dataclasses import dataclass
 from typing import Any
 
-from pipelines.recipe import Recipe
+from pipelines.recipes.recipe import Recipe
 from studio import events
 from studio.database import Database, Transaction
 from studio.jobs.many.axes import Axes

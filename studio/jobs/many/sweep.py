@@ -13,7 +13,7 @@ from pydantic import BaseModel, ConfigDict, Field
 
 from pipelines.errors import RecipeError
 from pipelines.messages import Message, say
-from pipelines.recipe import MAX_DRAWN_SEED, Recipe
+from pipelines.recipes.recipe import MAX_DRAWN_SEED, Recipe
 from studio.jobs.many.templates import ReadList, Template, read_template
 
 MAX_JOBS = 100

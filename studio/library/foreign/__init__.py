@@ -12,11 +12,11 @@ from collections.abc import Callable, Iterator, Mapping, Sequence
 from dataclasses import replace
 from typing import Any
 
-from pipelines.catalog import Catalog, Model
 from pipelines.errors import RecipeError
 from pipelines.files.metadata import GRID_KEY, KEY
 from pipelines.messages import say
-from pipelines.recipe import Recipe, read_recipe
+from pipelines.models.catalog import Catalog, Model
+from pipelines.recipes.recipe import Recipe, read_recipe
 from studio.library.foreign.a1111 import read_a1111
 from studio.library.foreign.bounded import Fields, clean, read_object, shorten
 from studio.library.foreign.comfyui import read_comfyui

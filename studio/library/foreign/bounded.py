@@ -3,7 +3,7 @@
 A text that is no JSON, too long or too deep raises MetadataError: nothing of it can be read. A field of another type
 than its name promises is left out and noted in `odd`, so that one odd field never costs the others.
 
-Not here: which fields a program writes (one file each), which values a recipe may have (pipelines/resolving.py).
+Not here: which fields a program writes (one file each), what a recipe may have (pipelines/recipes/resolving.py).
 """
 
 import json
@@ -15,7 +15,7 @@ from pipelines.messages import Message, say
 from studio.library.foreign.errors import MetadataError, MetadataTooLargeError
 
 MAX_TEXT_BYTES = 4_000_000  # a ComfyUI workflow of several hundred nodes has about 1 MB
-MAX_STRING_CHARS = 100_000  # two prompts of the longest kind (pipelines/recipe.py) with all that programs add to them
+MAX_STRING_CHARS = 100_000  # two of the longest prompts (pipelines/recipes/recipe.py) with all that programs add
 MAX_DEPTH = 60
 MAX_SHOWN_CHARS = 160
 

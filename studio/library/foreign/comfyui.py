@@ -12,7 +12,7 @@ from collections.abc import Callable, Mapping
 from dataclasses import dataclass, field, replace
 from typing import Any, cast
 
-from pipelines.loras import HIGH, LOW
+from pipelines.loras.files import HIGH, LOW
 from pipelines.messages import Message, say
 from studio.library.foreign.bounded import MAX_STRING_CHARS, clean, read_number, read_whole, shorten
 from studio.library.foreign.comfyui_graph import Graph, Node, read_graph

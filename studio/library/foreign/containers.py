@@ -15,8 +15,8 @@ from collections.abc import Callable, Iterator
 from PIL import Image
 
 from pipelines.files.unread import name_kind
-from pipelines.gif_blocks import size_of_palette
 from pipelines.messages import say
+from pipelines.pictures.gif_blocks import size_of_palette
 from studio.library.foreign.bounded import MAX_TEXT_BYTES
 from studio.library.foreign.errors import MetadataError, MetadataTooLargeError
 from studio.library.foreign.exif import decode_text, read_exif

@@ -7,15 +7,15 @@ value passes the same check as a submitted recipe (`resolve`); a value that fail
 from collections.abc import Callable, Iterable
 from dataclasses import dataclass, field
 
-from pipelines.catalog import Catalog, Model, Shape
 from pipelines.errors import RecipeError
-from pipelines.lora_fit import find_misfit, list_experts
+from pipelines.loras.fit import find_misfit, list_experts
 from pipelines.messages import Message, say
+from pipelines.models.catalog import Catalog, Model, Shape
 from pipelines.prompts.lora_names import find_lora
 from pipelines.prompts.lora_tags import LoraTag, list_tags, list_unfollowed, remove_tags
 from pipelines.prompts.reading import list_notes
-from pipelines.recipe import MAX_LORA_SCALE, MAX_LORAS, MAX_PROMPT_CHARS, NEEDS_PICTURE, SCHEMA, Lora, Recipe
-from pipelines.resolving import resolve
+from pipelines.recipes.recipe import MAX_LORA_SCALE, MAX_LORAS, MAX_PROMPT_CHARS, NEEDS_PICTURE, SCHEMA, Lora, Recipe
+from pipelines.recipes.resolving import resolve
 from studio.library.foreign.bounded import clean, shorten
 from studio.library.foreign.errors import MetadataError
 from studio.library.foreign.found import MAX_LISTED, NO_COUNTERPART, Found, FoundLora, ReadRecipe, Unusable

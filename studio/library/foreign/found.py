@@ -4,7 +4,7 @@ from dataclasses import dataclass
 from typing import Any
 
 from pipelines.messages import Message, add_codes, say
-from pipelines.recipe import LoraExpert, Recipe
+from pipelines.recipes.recipe import LoraExpert, Recipe
 from studio.library.foreign.bounded import Fields, shorten
 
 NO_COUNTERPART = say("has no counterpart here")

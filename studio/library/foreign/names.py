@@ -2,7 +2,7 @@
 
 import re
 
-from pipelines.catalog import Catalog, Model
+from pipelines.models.catalog import Catalog, Model
 from pipelines.prompts.lora_names import read_stem
 
 _SAMPLERS = {

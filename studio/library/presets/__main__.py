@@ -17,8 +17,8 @@ from typing import Any
 from PIL import Image
 from rich.console import Console
 
-from pipelines.catalog import PRESETS_DIR, Shape, load_catalog
 from pipelines.files.video import read_mp4
+from pipelines.models.catalog import PRESETS_DIR, Shape, load_catalog
 from studio.library.examples import EXAMPLES_DIR, picture_of
 from studio.library.presets.files import draw_thumbnail
 from studio.library.presets.preset import make_schema

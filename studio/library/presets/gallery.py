@@ -6,11 +6,11 @@ from itertools import count
 from pathlib import Path
 from typing import Any
 
-from pipelines.catalog import Catalog, Model
 from pipelines.errors import RecipeError, join_fields
 from pipelines.messages import add_codes, join, say
-from pipelines.recipe import NEEDS_PICTURE
-from pipelines.resolving import resolve
+from pipelines.models.catalog import Catalog, Model
+from pipelines.recipes.recipe import NEEDS_PICTURE
+from pipelines.recipes.resolving import resolve
 from studio.database import Database
 from studio.library.presets import store
 from studio.library.presets.files import embed

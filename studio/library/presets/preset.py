@@ -14,14 +14,14 @@ from typing import Annotated, Any, Literal
 
 from pydantic import AfterValidator, BaseModel, ConfigDict, Field, ValidationError
 
-from pipelines.catalog import Catalog
-from pipelines.catalog_entries import MIN_STRENGTH
 from pipelines.errors import LumeshError, join_fields
 from pipelines.field_errors import word_first
-from pipelines.fitting import Fit
 from pipelines.messages import NOTHING, Message, say
+from pipelines.models.catalog import Catalog
+from pipelines.models.catalog_entries import MIN_STRENGTH
 from pipelines.modest import find_excess
-from pipelines.recipe import (
+from pipelines.pictures.fitting import Fit
+from pipelines.recipes.recipe import (
     MAX_LORA_SCALE,
     MAX_LORAS,
     MAX_PROMPT_CHARS,

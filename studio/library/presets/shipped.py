@@ -6,7 +6,7 @@ A preset for a model whose weights are not in this repository has no picture: th
 import functools
 from pathlib import Path
 
-from pipelines.catalog import PRESETS_DIR
+from pipelines.models.catalog import PRESETS_DIR
 from studio.library.presets.preset import Preset, read_preset
 
 GALLERY_DIR = PRESETS_DIR / "gallery"

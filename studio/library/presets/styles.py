@@ -10,7 +10,7 @@ from dataclasses import asdict, dataclass
 from pathlib import Path
 from typing import Any
 
-from pipelines.catalog import PRESETS_DIR
+from pipelines.models.catalog import PRESETS_DIR
 
 STYLES_FILE = PRESETS_DIR / "styles.toml"
 PLACE = "{prompt}"

@@ -10,9 +10,9 @@ from pipelines import finite
 from pipelines.errors import Cancelled
 from pipelines.generate import find_references
 from pipelines.messages import say
-from pipelines.pictures import open_picture
+from pipelines.pictures.reading import open_picture
 from pipelines.program_sets import ProgramSet
-from pipelines.recipe import Recipe
+from pipelines.recipes.recipe import Recipe
 from pipelines.runtime.devices import hosts
 from pipelines.stages import Embeddings, Family, Outcome
 from studio.jobs.costs.estimates import History, estimate_job_s

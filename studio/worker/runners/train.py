@@ -19,9 +19,9 @@ import numpy as np
 from pipelines.errors import Cancelled
 from pipelines.files.metadata import read_recipe_of
 from pipelines.files.whole import write_whole
-from pipelines.model import Model
-from pipelines.pictures import open_picture
-from pipelines.recipe import Lora, Recipe
+from pipelines.models.model import Model
+from pipelines.pictures.reading import open_picture
+from pipelines.recipes.recipe import Lora, Recipe
 from pipelines.stages import Progress
 from pipelines.training.settings import TrainingSettings
 from pipelines.training.stop import Stop

@@ -15,7 +15,6 @@ import torch
 from jax.sharding import Mesh
 
 from pipelines.__main__ import main
-from pipelines.catalog import Model, load_catalog
 from pipelines.commands.bench.checkpoint import check_room, count_parameters
 from pipelines.commands.bench.compare import check_platforms, describe_dtypes, list_diffusers_sides
 from pipelines.commands.bench.compare_runner import find_dtype, list_warm, load_diffusers
@@ -23,7 +22,8 @@ from pipelines.commands.bench.process import measure
 from pipelines.commands.bench.training import write_pictures
 from pipelines.commands.bench.training_runner import ENCODED_BEFORE, EVERY_STEP, WARM_UP, run_diffusers
 from pipelines.errors import LumeshError
-from pipelines.recipe import Recipe
+from pipelines.models.catalog import Model, load_catalog
+from pipelines.recipes.recipe import Recipe
 from pipelines.registry import describe_parts
 from pipelines.runtime.devices.mesh import build_mesh
 from pipelines.training.planning import describe_step

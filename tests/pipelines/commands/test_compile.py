@@ -12,9 +12,9 @@ import pytest
 from PIL import Image
 
 from pipelines.__main__ import main
-from pipelines.catalog import Catalog
 from pipelines.errors import Cancelled
 from pipelines.generate import generate
+from pipelines.models.catalog import Catalog
 from pipelines.registry import load
 from pipelines.runtime.programs.aot_packs import read_manifest
 from pipelines.runtime.programs.compiled import counter

@@ -6,10 +6,10 @@ from pathlib import Path
 import pytest
 from PIL import Image
 
-from pipelines.catalog import load_catalog
 from pipelines.commands.inputs import check_pictures
-from pipelines.recipe import Recipe, read_recipe
-from pipelines.resolving import resolve
+from pipelines.models.catalog import load_catalog
+from pipelines.recipes.recipe import Recipe, read_recipe
+from pipelines.recipes.resolving import resolve
 
 Draw = Callable[..., Recipe]
 

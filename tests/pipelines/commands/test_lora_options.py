@@ -14,8 +14,8 @@ from pipelines.__main__ import main
 from pipelines.commands.options import read_loras
 from pipelines.files.metadata import read_recipe_of
 from pipelines.generate import generate
-from pipelines.recipe import Lora, Recipe
-from tests.pipelines.loras import draw_pairs, save_tensors, write_peft
+from pipelines.recipes.recipe import Lora, Recipe
+from tests.pipelines.made_loras import draw_pairs, save_tensors, write_peft
 
 SETTINGS = "--num_inference_steps 4 --guidance_scale 4 --seed 5"
 

@@ -10,7 +10,7 @@ import jax
 import pytest
 
 from pipelines.__main__ import main
-from pipelines.catalog import Model
+from pipelines.models.catalog import Model
 from pipelines.plan import planner, topologies
 from pipelines.plan.compiler import CompilerError
 

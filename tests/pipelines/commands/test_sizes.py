@@ -2,9 +2,9 @@
 
 import pytest
 
-from pipelines.catalog import load_catalog
 from pipelines.commands.options import Size
 from pipelines.errors import RecipeError
+from pipelines.models.catalog import load_catalog
 
 
 @pytest.mark.parametrize(

@@ -7,18 +7,18 @@ import jax
 import pytest
 
 from pipelines import families
-from pipelines.catalog import CATALOG_FILE, Catalog, load_catalog
 from pipelines.errors import ModelError
 from pipelines.generate import generate
-from pipelines.loras import find_family
+from pipelines.loras.files import find_family
+from pipelines.models.catalog import CATALOG_FILE, Catalog, load_catalog
+from pipelines.pictures.references import choose_programs
 from pipelines.plan.abstract import list_stages
 from pipelines.plan.packing import list_programs, outputs_at_once
 from pipelines.plan.placement import Need, recommend
 from pipelines.plan.topologies import GIB, TOPOLOGIES
-from pipelines.recipe import read_recipe
-from pipelines.references import choose_programs
+from pipelines.recipes.recipe import read_recipe
+from pipelines.recipes.resolving import resolve
 from pipelines.registry import build_mesh_for, describe_parts, find, load
-from pipelines.resolving import resolve
 from pipelines.runtime.programs.compiled import lower
 from pipelines.stages import ignore_progress
 from studio.flags import read_settings

@@ -7,9 +7,9 @@ from itertools import pairwise
 
 import pytest
 
-from pipelines.catalog import Model, load_catalog
 from pipelines.families import FAMILIES, find_traits, name_families
-from pipelines.loras import find_family
+from pipelines.loras.files import find_family
+from pipelines.models.catalog import Model, load_catalog
 from pipelines.registry import choose_sizes_for, describe_parts, find_architecture
 from pipelines.runtime.devices.mesh import build_mesh
 from pipelines.stages import STAGES
@@ -21,7 +21,7 @@ SMALLEST = {model.family: model for model in reversed(CATALOG.models)}
 def test_traits_are_read_without_jax_or_torch() -> None:
     code = (
         "import sys; sys.path.insert(0, '.');"
-        "from pipelines.catalog import load_catalog; from pipelines.families import list_traits;"
+        "from pipelines.models.catalog import load_catalog; from pipelines.families import list_traits;"
         "import pipelines.families.protocol, pipelines.registry;"
         "assert load_catalog().models and len(dict(list_traits())) > 2;"
         "print({'jax', 'torch', 'diffusers', 'transformers'} & {*sys.modules})"

@@ -7,11 +7,11 @@ from typing import Any
 import numpy as np
 import pytest
 
-from pipelines.catalog import PRESETS_DIR, read_data_dir
 from pipelines.generate import generate
-from pipelines.recipe import read_recipe
+from pipelines.models.catalog import PRESETS_DIR, read_data_dir
+from pipelines.recipes.recipe import read_recipe
+from pipelines.recipes.resolving import resolve
 from pipelines.registry import find_architecture, load
-from pipelines.resolving import resolve
 from pipelines.runtime.weights.single_file import read_folder
 from pipelines.stages import ignore_progress
 from tests.pipelines.families.test_transformer_files import read

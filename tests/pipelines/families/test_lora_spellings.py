@@ -15,12 +15,12 @@ from diffusers.loaders import (
 )
 from diffusers.utils.state_dict_utils import convert_unet_state_dict_to_peft
 
-from pipelines.catalog import PRESETS_DIR
 from pipelines.families.flux2 import loras as flux2
 from pipelines.families.sd import architecture as sd
 from pipelines.families.sdxl import architecture as sdxl
 from pipelines.families.wan import loras as wan
 from pipelines.families.z_image import loras as z_image
+from pipelines.models.catalog import PRESETS_DIR
 from pipelines.runtime.weights.lora_spelling import Spell
 
 Shapes = Mapping[str, tuple[int, ...]]

@@ -13,7 +13,7 @@ from safetensors.numpy import save
 
 from pipelines.errors import Cancelled, RemoteEncoderError
 from pipelines.families.remote_encoder import TRIES, RemoteEncoder
-from pipelines.recipe import Recipe
+from pipelines.recipes.recipe import Recipe
 
 PUBLIC = "https://encoder.example/predict"
 OURS = "http://127.0.0.1:8888"

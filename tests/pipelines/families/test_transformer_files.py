@@ -8,7 +8,7 @@ import jax
 import numpy as np
 import pytest
 
-from pipelines.catalog import PRESETS_DIR, read_data_dir
+from pipelines.models.catalog import PRESETS_DIR, read_data_dir
 from pipelines.registry import find_architecture
 from pipelines.runtime.weights.shard_load import load_weights
 from pipelines.runtime.weights.single_file import StoredComponent, read_folder

@@ -6,7 +6,7 @@ from typing import Any
 
 import pytest
 
-from pipelines.catalog import load_catalog
+from pipelines.models.catalog import load_catalog
 from pipelines.prompts.pieces import find_pieces
 
 PROMPTS = (

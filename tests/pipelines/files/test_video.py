@@ -9,7 +9,7 @@ from PIL import Image
 
 from pipelines.files.metadata import read_recipe_of
 from pipelines.files.video import VideoError, encode_animation, read_comment, read_mp4, time_frames, write_mp4
-from pipelines.recipe import Recipe
+from pipelines.recipes.recipe import Recipe
 
 FPS = 8
 

@@ -8,7 +8,7 @@ from typing import Any
 import jax
 import pytest
 
-from pipelines.catalog import Model, load_catalog
+from pipelines.models.catalog import Model, load_catalog
 from pipelines.plan.abstract import count_parameters, list_stages
 from pipelines.registry import describe_parts
 from pipelines.runtime.devices.mesh import build_mesh
@@ -96,7 +96,7 @@ def test_describing_the_largest_model_takes_no_memory_for_its_weights() -> None:
     code = (
         "import re, sys; from pathlib import Path; sys.path.insert(0, '.');"
         "from pipelines.runtime.devices.platform import prepare_compiler; prepare_compiler(cpu_devices=1);"
-        "from pipelines.catalog import load_catalog; from pipelines.runtime.devices.mesh import build_mesh;"
+        "from pipelines.models.catalog import load_catalog; from pipelines.runtime.devices.mesh import build_mesh;"
         "from pipelines.registry import describe_parts;"
         "describe_parts(load_catalog().get('flux2-dev'), build_mesh('dp=1'));"
         # of this program alone: what getrusage says counts the test process too, which it was forked from

@@ -6,7 +6,7 @@ from pathlib import Path
 
 import pytest
 
-from pipelines.catalog import Shape, load_catalog
+from pipelines.models.catalog import Shape, load_catalog
 from pipelines.plan.abstract import list_stages
 from pipelines.plan.answers import (
     SHIPPED,

@@ -5,7 +5,7 @@ from pathlib import Path
 
 import pytest
 
-from pipelines.catalog import Catalog
+from pipelines.models.catalog import Catalog
 from pipelines.plan import measured
 from pipelines.plan.compiler import read_versions
 from pipelines.plan.measured import Measured

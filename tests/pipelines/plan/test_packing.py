@@ -5,9 +5,9 @@ from typing import Any
 
 import pytest
 
-from pipelines.catalog import load_catalog
+from pipelines.models.catalog import load_catalog
+from pipelines.pictures.references import choose_programs
 from pipelines.plan.packing import list_programs, outputs_at_once
-from pipelines.references import choose_programs
 from pipelines.registry import describe_parts
 from pipelines.runtime.devices.mesh import build_mesh
 from pipelines.runtime.programs.aot_packs import name_program

@@ -7,7 +7,7 @@ import jax
 import numpy as np
 import pytest
 
-from pipelines.catalog import load_catalog
+from pipelines.models.catalog import load_catalog
 from pipelines.plan.placement import HOST_BYTES_PER_S, Need, Placement, count_moves, recommend
 from pipelines.plan.topologies import GIB, TOPOLOGIES, find_topology
 from pipelines.runtime.devices.offload import USABLE, Offloader, Parked

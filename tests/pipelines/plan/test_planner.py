@@ -7,8 +7,8 @@ from typing import Any
 import pytest
 from rich.console import Console
 
-from pipelines.catalog import load_catalog
 from pipelines.errors import LumeshError
+from pipelines.models.catalog import load_catalog
 from pipelines.plan import topologies
 from pipelines.plan.abstract import Stage
 from pipelines.plan.answers import describe

@@ -4,8 +4,8 @@ from pathlib import Path
 
 import pytest
 
-from pipelines.catalog import load_catalog
-from pipelines.loras import LoraFile
+from pipelines.loras.files import LoraFile
+from pipelines.models.catalog import load_catalog
 from pipelines.prompts.lora_names import find_lora
 
 

@@ -6,10 +6,10 @@ import numpy as np
 import pytest
 from safetensors.numpy import save_file
 
-from pipelines.catalog import load_catalog
+from pipelines.models.catalog import load_catalog
 from pipelines.prompts.lora_tags import list_tags, remove_tags
-from pipelines.recipe import Lora, Recipe
-from pipelines.resolving import resolve, take_lora_tags
+from pipelines.recipes.recipe import Lora, Recipe
+from pipelines.recipes.resolving import resolve, take_lora_tags
 
 
 def save_lora(folder: Path, name: str, tensor: str) -> None:

@@ -5,7 +5,7 @@ from pathlib import Path
 
 import pytest
 
-from pipelines.catalog import Model, load_catalog
+from pipelines.models.catalog import Model, load_catalog
 from pipelines.prompts.reading import count_chunks, list_notes, read_prompt
 
 MODELS = ("demo-sdxl", "demo-flux2", "demo-wan")

@@ -6,9 +6,9 @@ from pathlib import Path
 import numpy as np
 import pytest
 
-from pipelines.catalog import Model, load_catalog
 from pipelines.demos.motions.captions import vocabulary_text as tell_clips
 from pipelines.demos.postcards.captions import vocabulary_text as tell_postcards
+from pipelines.models.catalog import Model, load_catalog
 from pipelines.prompts.reading import list_notes
 from pipelines.prompts.words import MAX_NAMED, WORDS_FILE, find_unknown
 

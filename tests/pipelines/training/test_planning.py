@@ -13,13 +13,13 @@ import jax.numpy as jnp
 import numpy as np
 import pytest
 
-from pipelines.catalog import Catalog, Model, Shape
 from pipelines.commands.training_terminal import tell_refusal
 from pipelines.errors import LumeshError
+from pipelines.models.catalog import Catalog, Model, Shape
+from pipelines.models.fingerprints import find_configs
 from pipelines.plan.topologies import V6E
 from pipelines.runtime.devices.mesh import build_mesh
 from pipelines.runtime.programs.compiled import Program, Programs, lower
-from pipelines.sources import find_configs
 from pipelines.training.engine.step import POLICIES, Way, compile_first_that_fits, list_ways
 from pipelines.training.planning import describe_step
 from pipelines.training.settings import REMATS_BY_SIZE, TrainingSettings

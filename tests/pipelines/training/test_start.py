@@ -6,7 +6,7 @@ from pathlib import Path
 
 import pytest
 
-from pipelines.catalog import load_catalog
+from pipelines.models.catalog import load_catalog
 from pipelines.training.checks import tell_start
 
 

@@ -20,10 +20,10 @@ from safetensors import safe_open
 from safetensors.torch import load_file
 
 from pipelines import registry
-from pipelines.catalog import Catalog, load_catalog, read_data_dir
 from pipelines.errors import RecipeError
 from pipelines.generate import generate
-from pipelines.recipe import Recipe
+from pipelines.models.catalog import Catalog, load_catalog, read_data_dir
+from pipelines.recipes.recipe import Recipe
 from pipelines.stages import ignore_progress
 from pipelines.training.checks import check_training
 from pipelines.training.engine.loop import Stop

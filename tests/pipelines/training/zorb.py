@@ -89,13 +89,13 @@ SEEDS = range(4)
 def judge_lora(model_id: str, file: Path, *, sheet: Path | None, held_out: int) -> dict[str, Any]:
     """Makes the 24 pictures with the word and the 24 without it, and tells what they show."""
     from pipelines import registry
-    from pipelines.catalog import Catalog, load_catalog
     from pipelines.demos.judge import judge, score
     from pipelines.demos.postcards import held_out_prompts
     from pipelines.generate import generate
-    from pipelines.loras import inspect_lora
-    from pipelines.recipe import Lora, Recipe
-    from pipelines.resolving import resolve
+    from pipelines.loras.files import inspect_lora
+    from pipelines.models.catalog import Catalog, load_catalog
+    from pipelines.recipes.recipe import Lora, Recipe
+    from pipelines.recipes.resolving import resolve
     from pipelines.stages import ignore_progress
 
     ref = str(file.resolve().with_suffix(""))

@@ -6,7 +6,7 @@ from pathlib import Path
 
 import pytest
 
-from pipelines.recipe import Lora, Recipe
+from pipelines.recipes.recipe import Lora, Recipe
 from studio.cluster.attachments import Attachments
 from studio.database import Database
 from studio.jobs import queue

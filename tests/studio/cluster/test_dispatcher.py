@@ -10,7 +10,7 @@ from typing import Any
 import pytest
 
 from pipelines.messages import english, say
-from pipelines.recipe import Lora, Recipe
+from pipelines.recipes.recipe import Lora, Recipe
 from pipelines.stages import Progress
 from studio.cluster import dispatcher, giving, storing
 from studio.cluster.dispatcher import Dispatcher

@@ -11,7 +11,7 @@ from typing import Any, cast
 import pytest
 from fastapi.testclient import TestClient
 
-from pipelines.catalog import Catalog
+from pipelines.models.catalog import Catalog
 from studio.cluster import dispatcher, giving, storing
 from studio.database import Database
 from studio.jobs import trainings, workers

@@ -4,7 +4,7 @@ from collections.abc import Callable
 
 import pytest
 
-from pipelines.catalog import Catalog
+from pipelines.models.catalog import Catalog
 from studio import events
 from studio.database import Database
 from studio.jobs import arrange, claims, queue

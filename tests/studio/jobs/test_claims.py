@@ -5,7 +5,7 @@ from pathlib import Path
 
 import pytest
 
-from pipelines.catalog import Catalog
+from pipelines.models.catalog import Catalog
 from pipelines.stages import Progress
 from studio import events
 from studio.database import Database

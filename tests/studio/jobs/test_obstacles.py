@@ -57,7 +57,7 @@ def test_a_job_of_a_model_that_only_pinned_workers_could_make_stays_in_the_list(
         put(worker, model="clips", is_pinned=True)
     assert read(database).reason == "waits for a worker: all are pinned to other models"
     put("third", is_pinned=False)
-    assert read(database).reason == "next; only third makes it"
+    assert read(database).reason == "next; on third; no other worker makes it"
 
 
 def test_a_job_says_that_all_workers_are_gone(database: Database, submit: Submit, put: Callable[..., None]) -> None:

@@ -5,8 +5,8 @@ from collections.abc import Callable
 
 import pytest
 
-from pipelines.catalog import Catalog
 from pipelines.errors import RecipeError
+from pipelines.models.catalog import Catalog
 from studio import events
 from studio.database import Database
 from studio.jobs import claims, queue, workers

@@ -2,8 +2,8 @@
 
 from collections.abc import Callable
 
-from pipelines.catalog import Catalog
 from pipelines.messages import say
+from pipelines.models.catalog import Catalog
 from studio.database import Database
 from studio.events import read_after
 from studio.jobs import claims, workers

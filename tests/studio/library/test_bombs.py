@@ -11,8 +11,8 @@ from collections.abc import Callable
 import pytest
 from PIL import Image
 
-from pipelines.catalog import load_catalog
 from pipelines.errors import LumeshError
+from pipelines.models.catalog import load_catalog
 from studio.library import uploads
 from studio.library.foreign import read_file as read_recipe
 from studio.library.foreign import read_grid

@@ -10,7 +10,7 @@ import pytest
 from PIL import Image
 
 from pipelines.files.metadata import format_parameters, read_recipe_of
-from pipelines.recipe import Recipe
+from pipelines.recipes.recipe import Recipe
 from studio.library.files import THUMB_SIDE_PX, forget_torn, poster_of, save_outputs
 
 

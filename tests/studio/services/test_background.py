@@ -6,7 +6,7 @@ import pytest
 from fastapi import FastAPI
 from fastapi.testclient import TestClient
 
-from pipelines.catalog import Catalog
+from pipelines.models.catalog import Catalog
 from studio.api.application import create_api
 from studio.database import Database
 from studio.services import background

@@ -6,8 +6,8 @@ from typing import Any
 
 import pytest
 
-from pipelines.catalog import Catalog, Model, load_catalog
 from pipelines.errors import ModelError
+from pipelines.models.catalog import Catalog, Model, load_catalog
 from studio.services import first_model
 from studio.settings import Settings
 

@@ -2,7 +2,7 @@
 
 import pytest
 
-from pipelines.catalog import Catalog
+from pipelines.models.catalog import Catalog
 from studio.services.fit import describe_fit
 from studio.settings import Settings
 

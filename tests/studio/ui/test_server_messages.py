@@ -9,7 +9,7 @@ from typing import NamedTuple
 
 import pytest
 
-from pipelines.catalog import load_catalog
+from pipelines.models.catalog import load_catalog
 from studio.library.presets.shipped import read_shipped
 from studio.library.presets.styles import read_styles
 from studio.ui import catalogues

@@ -8,7 +8,7 @@ import pytest
 
 from pipelines.families.fake import FakeFamily
 from pipelines.files.metadata import read_recipe_of
-from pipelines.recipe import Recipe
+from pipelines.recipes.recipe import Recipe
 from pipelines.stages import OnProgress, Progress, SwapCost, ignore_progress
 from studio import events
 from studio.database import Database

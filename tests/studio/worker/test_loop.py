@@ -13,10 +13,10 @@ import numpy as np
 import pytest
 from PIL import Image
 
-from pipelines.catalog import Model, Shape
 from pipelines.errors import ModelError
 from pipelines.families.fake import FakeFamily
 from pipelines.files.metadata import read_recipe_of
+from pipelines.models.catalog import Model, Shape
 from pipelines.stages import Family, OnProgress, Progress
 from studio import events
 from studio.database import Database

@@ -6,8 +6,8 @@ from importlib import metadata
 
 import pytest
 
-from pipelines.catalog import Catalog
 from pipelines.families.fake import FakeFamily
+from pipelines.models.catalog import Catalog
 from studio.database import Database
 from studio.jobs.job import Job
 from studio.library import records

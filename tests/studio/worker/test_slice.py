@@ -6,12 +6,12 @@ from typing import Any
 import numpy as np
 import pytest
 
-from pipelines.catalog import Catalog
 from pipelines.errors import Cancelled, ModelError
 from pipelines.families.fake import FakeFamily
 from pipelines.generate import generate_together
-from pipelines.recipe import Recipe
-from pipelines.resolving import resolve
+from pipelines.models.catalog import Catalog
+from pipelines.recipes.recipe import Recipe
+from pipelines.recipes.resolving import resolve
 from pipelines.stages import Progress, ignore_progress
 from studio.worker import slice as module
 from studio.worker.gauges import FAKE_DEVICE

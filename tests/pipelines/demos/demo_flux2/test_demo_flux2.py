@@ -11,15 +11,15 @@ import numpy as np
 import pytest
 import torch
 
-from pipelines.catalog import Catalog, Shape, load_catalog
 from pipelines.demos.demo_flux2 import architecture
 from pipelines.demos.demo_flux2.denoiser import STAGES, build_loss, fold_patches
 from pipelines.demos.demo_flux2.export import export
 from pipelines.demos.demo_flux2.network import build_network
 from pipelines.demos.demo_flux2.tokenizer import END, build_tokenizer, tokenize
 from pipelines.demos.stills.architecture import build_vae, trace_and_initialise
-from pipelines.recipe import Recipe
-from pipelines.resolving import resolve
+from pipelines.models.catalog import Catalog, Shape, load_catalog
+from pipelines.recipes.recipe import Recipe
+from pipelines.recipes.resolving import resolve
 from pipelines.runtime.sampling.preview import LatentsToRgb
 
 TOKEN_CHANNELS = architecture.TRANSFORMER_CONFIG["in_channels"]

@@ -10,10 +10,10 @@ import pytest
 import torch
 from safetensors.numpy import load_file
 
-from pipelines.catalog import load_catalog
 from pipelines.demos.demo_sdxl.export import export
 from pipelines.demos.demo_sdxl.network import build_network
 from pipelines.demos.stills.architecture import LATENT_CHANNELS, build_vae, trace_and_initialise
+from pipelines.models.catalog import load_catalog
 from pipelines.runtime.sampling.preview import LatentsToRgb, read_map
 
 MAP = LatentsToRgb(matrix=np.full((LATENT_CHANNELS, 3), 0.25, np.float32), bias=np.zeros(3, np.float32))
@@ -97,11 +97,11 @@ def test_the_exported_model_gives_diffusers_own_picture(
     """v-prediction and fp16 files, which the random SDXL of the parity tests has not."""
     from dataclasses import replace
 
-    from pipelines.catalog import Catalog, Shape
     from pipelines.generate import generate
-    from pipelines.recipe import Recipe
+    from pipelines.models.catalog import Catalog, Shape
+    from pipelines.recipes.recipe import Recipe
+    from pipelines.recipes.resolving import resolve
     from pipelines.registry import load
-    from pipelines.resolving import resolve
     from pipelines.stages import ignore_progress
 
     square = Shape(width=128, height=128)

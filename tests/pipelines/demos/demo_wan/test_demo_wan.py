@@ -10,7 +10,6 @@ import numpy as np
 import pytest
 import torch
 
-from pipelines.catalog import Catalog, Shape, load_catalog
 from pipelines.demos.demo_wan import architecture, autoencoder
 from pipelines.demos.demo_wan.captions import EXAM, QUESTIONS, label
 from pipelines.demos.demo_wan.export import export
@@ -18,8 +17,9 @@ from pipelines.demos.demo_wan.network import build_network
 from pipelines.demos.demo_wan.tokenizer import build_tokenizer, tokenize
 from pipelines.demos.motions import draw_clip, render_clip, vocabulary_text
 from pipelines.demos.stills.architecture import trace_and_initialise
-from pipelines.recipe import Recipe
-from pipelines.resolving import resolve
+from pipelines.models.catalog import Catalog, Shape, load_catalog
+from pipelines.recipes.recipe import Recipe
+from pipelines.recipes.resolving import resolve
 from pipelines.runtime.sampling.preview import LatentsToRgb
 
 CELLS = 2

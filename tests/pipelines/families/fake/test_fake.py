@@ -6,12 +6,12 @@ import numpy as np
 import pytest
 from PIL import Image
 
-from pipelines.catalog import Catalog, load_catalog
 from pipelines.errors import LumeshError
 from pipelines.families.fake import FakeFamily
 from pipelines.generate import generate
-from pipelines.recipe import Lora, Recipe
-from pipelines.resolving import resolve
+from pipelines.models.catalog import Catalog, load_catalog
+from pipelines.recipes.recipe import Lora, Recipe
+from pipelines.recipes.resolving import resolve
 from pipelines.stages import Progress
 
 

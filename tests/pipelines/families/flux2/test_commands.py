@@ -15,12 +15,12 @@ from PIL import Image
 from safetensors.numpy import load_file
 
 from pipelines.__main__ import main
-from pipelines.catalog import Catalog
 from pipelines.commands.encoder_app import build_app
 from pipelines.files.metadata import read_recipe_of
 from pipelines.files.stage_files import write_tensors
 from pipelines.generate import generate
-from pipelines.recipe import Recipe
+from pipelines.models.catalog import Catalog
+from pipelines.recipes.recipe import Recipe
 
 Run = Callable[[str], int]
 

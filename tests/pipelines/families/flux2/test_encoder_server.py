@@ -10,12 +10,12 @@ import httpx
 import pytest
 from fastapi.testclient import TestClient
 
-from pipelines.catalog import Catalog
 from pipelines.commands.encoder_app import build_app
 from pipelines.errors import RemoteEncoderError
 from pipelines.families.remote_encoder import RemoteEncoder
 from pipelines.generate import generate
-from pipelines.recipe import Recipe
+from pipelines.models.catalog import Catalog
+from pipelines.recipes.recipe import Recipe
 from pipelines.registry import load
 from pipelines.stages import ignore_progress
 

@@ -8,8 +8,8 @@ import pytest
 
 from pipelines.families.flux2.loras import spell
 from pipelines.generate import generate
-from pipelines.recipe import Recipe
-from tests.pipelines.loras import RANK, Pairs, draw_pairs, read_deltas, save_tensors, write_kohya, write_peft
+from pipelines.recipes.recipe import Recipe
+from tests.pipelines.made_loras import RANK, Pairs, draw_pairs, read_deltas, save_tensors, write_kohya, write_peft
 
 MAX_DIFFERENCE = 2
 BLOCK = "transformer.transformer_blocks.0"

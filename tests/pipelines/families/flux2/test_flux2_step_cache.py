@@ -9,8 +9,8 @@ import torch
 from diffusers import DiffusionPipeline, MagCacheConfig
 
 from pipelines.generate import generate
-from pipelines.recipe import Recipe
-from pipelines.step_cache import StepCache, Strength
+from pipelines.recipes.recipe import Recipe
+from pipelines.recipes.step_cache import StepCache, Strength
 from tests.pipelines.families.flux2.conftest import OUT_LAYERS
 
 MAX_DIFFERENCE = 3

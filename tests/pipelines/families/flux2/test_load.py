@@ -12,9 +12,9 @@ import jax
 import pytest
 from safetensors.numpy import load_file, save_file
 
-from pipelines.catalog import Catalog, Shape, load_catalog
 from pipelines.errors import MeshError, ModelError
-from pipelines.recipe import Recipe
+from pipelines.models.catalog import Catalog, Shape, load_catalog
+from pipelines.recipes.recipe import Recipe
 from pipelines.registry import describe_parts, load
 from pipelines.runtime.devices.memory import count_live_bytes
 from pipelines.runtime.devices.mesh import build_mesh

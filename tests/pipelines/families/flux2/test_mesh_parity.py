@@ -11,11 +11,11 @@ import numpy as np
 import pytest
 from jax.sharding import AbstractMesh
 
-from pipelines.catalog import Catalog, load_catalog
 from pipelines.families.flux2.programs import lay_out, list_programs
 from pipelines.families.flux2.sharding import TRANSFORMER_RULES, check_heads, choose_sizes
 from pipelines.generate import generate, generate_together
-from pipelines.recipe import Recipe
+from pipelines.models.catalog import Catalog, load_catalog
+from pipelines.recipes.recipe import Recipe
 from pipelines.registry import describe_parts
 from pipelines.runtime.devices.mesh import AXES, build_mesh
 from pipelines.runtime.devices.sharding import apply_rules

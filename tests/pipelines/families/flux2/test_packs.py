@@ -5,9 +5,9 @@ from dataclasses import replace
 from pathlib import Path
 from typing import Any
 
-from pipelines.catalog import Catalog
 from pipelines.families.flux2 import programs
 from pipelines.families.flux2.preview import guess_map
+from pipelines.models.catalog import Catalog
 from pipelines.registry import describe_parts
 from pipelines.runtime.devices.mesh import build_mesh
 from pipelines.runtime.programs.compiled import lower

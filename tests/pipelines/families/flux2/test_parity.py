@@ -7,7 +7,7 @@ import numpy as np
 import pytest
 
 from pipelines.generate import generate
-from pipelines.recipe import Recipe
+from pipelines.recipes.recipe import Recipe
 
 MAX_DIFFERENCE = 2
 

@@ -11,10 +11,10 @@ from PIL import Image
 
 from pipelines.errors import RecipeError
 from pipelines.families.flux2.references import read_references
-from pipelines.fitting import Fit
 from pipelines.generate import generate
-from pipelines.recipe import Recipe
-from pipelines.references import References
+from pipelines.pictures.fitting import Fit
+from pipelines.pictures.references import References
+from pipelines.recipes.recipe import Recipe
 from pipelines.runtime.programs.compiled import counter
 from pipelines.stages import Progress
 

@@ -18,10 +18,10 @@ from PIL import Image
 from safetensors.numpy import save
 
 from pipelines import registry
-from pipelines.catalog import Catalog, Model
 from pipelines.families.remote_encoder import RemoteEncoder
 from pipelines.generate import generate
-from pipelines.recipe import Recipe
+from pipelines.models.catalog import Catalog, Model
+from pipelines.recipes.recipe import Recipe
 from pipelines.stages import Family, OnProgress
 from studio.database import Database
 from studio.jobs import queue

@@ -11,8 +11,8 @@ from PIL import Image
 
 from pipelines.families.sd.architecture import read_index, spell
 from pipelines.generate import generate
-from pipelines.recipe import Recipe
-from tests.pipelines.loras import RANK, draw_pairs, read_deltas, write_kohya, write_peft
+from pipelines.recipes.recipe import Recipe
+from tests.pipelines.made_loras import RANK, draw_pairs, read_deltas, write_kohya, write_peft
 from tests.pipelines.schedulers import choose_scheduler
 
 MAX_DIFFERENCE = 2

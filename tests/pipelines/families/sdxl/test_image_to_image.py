@@ -8,11 +8,11 @@ import numpy as np
 import pytest
 from PIL import Image, ImageOps
 
-from pipelines.catalog import load_catalog
 from pipelines.errors import RecipeError
 from pipelines.generate import generate
-from pipelines.recipe import Recipe
-from pipelines.resolving import resolve
+from pipelines.models.catalog import load_catalog
+from pipelines.recipes.recipe import Recipe
+from pipelines.recipes.resolving import resolve
 from pipelines.runtime.programs.compiled import counter
 from pipelines.stages import Progress
 from tests.pipelines.schedulers import choose_scheduler

@@ -12,7 +12,7 @@ from jax.sharding import PartitionSpec as P
 
 from pipelines.families.unet import programs, sharding
 from pipelines.generate import uses_cfg
-from pipelines.recipe import Recipe
+from pipelines.recipes.recipe import Recipe
 from pipelines.registry import load
 from pipelines.runtime.devices.mesh import build_mesh
 from pipelines.runtime.kernels.conv3x3 import FLAT_NDIM

@@ -9,10 +9,10 @@ from typing import Any
 
 import pytest
 
-from pipelines.catalog import Catalog
 from pipelines.errors import Cancelled, ModelError
 from pipelines.generate import generate
-from pipelines.recipe import Recipe
+from pipelines.models.catalog import Catalog
+from pipelines.recipes.recipe import Recipe
 from pipelines.registry import load
 from pipelines.runtime.devices.memory import count_live_bytes
 from pipelines.stages import Progress, ignore_progress

@@ -8,7 +8,7 @@ import numpy as np
 import pytest
 
 from pipelines.generate import generate, generate_together
-from pipelines.recipe import Recipe
+from pipelines.recipes.recipe import Recipe
 from pipelines.runtime.programs.compiled import counter
 
 MAX_ERROR = 2e-4  # of hidden states of about 1

@@ -10,9 +10,9 @@ import jax
 import numpy as np
 import pytest
 
-from pipelines.catalog import load_catalog
 from pipelines.generate import generate, generate_together
-from pipelines.recipe import Recipe
+from pipelines.models.catalog import load_catalog
+from pipelines.recipes.recipe import Recipe
 from pipelines.registry import choose_sizes_for, describe_parts
 from pipelines.runtime.devices.mesh import build_mesh
 

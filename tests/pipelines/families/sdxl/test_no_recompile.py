@@ -12,10 +12,10 @@ from typing import Any
 
 import pytest
 
-from pipelines.catalog import Catalog
 from pipelines.errors import Cancelled
 from pipelines.generate import generate
-from pipelines.recipe import Recipe
+from pipelines.models.catalog import Catalog
+from pipelines.recipes.recipe import Recipe
 from pipelines.runtime.devices.memory import count_live_bytes
 from pipelines.runtime.programs.compiled import counter
 from pipelines.stages import PHASES, Progress, ignore_progress

@@ -11,9 +11,9 @@ from pipelines.errors import Cancelled, ModelError, RemoteEncoderError
 from pipelines.families.remote_encoder import RemoteEncoder
 from pipelines.families.sdxl.architecture import spell
 from pipelines.generate import generate
-from pipelines.recipe import Lora, Recipe
+from pipelines.recipes.recipe import Lora, Recipe
 from pipelines.stages import Progress, ignore_progress
-from tests.pipelines.loras import RANK, Pairs, draw_pairs, read_deltas, save_tensors, write_kohya, write_peft
+from tests.pipelines.made_loras import RANK, Pairs, draw_pairs, read_deltas, save_tensors, write_kohya, write_peft
 
 COMPONENTS = ("unet", "text_encoder", "text_encoder_2")
 KOHYA = {"unet": "lora_unet_", "text_encoder": "lora_te1_text_model_", "text_encoder_2": "lora_te2_"}

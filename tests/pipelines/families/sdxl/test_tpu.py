@@ -4,8 +4,8 @@ from typing import Any
 
 import pytest
 
-from pipelines.catalog import Catalog
 from pipelines.families.unet.programs import lay_out, list_programs
+from pipelines.models.catalog import Catalog
 from pipelines.plan.topologies import find_devices, find_topology
 from pipelines.registry import describe_parts
 from pipelines.runtime.devices.mesh import build_mesh

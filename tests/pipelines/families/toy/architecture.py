@@ -10,15 +10,15 @@ import jax
 import jax.numpy as jnp
 from jax.sharding import Mesh, NamedSharding, PartitionSpec
 
-from pipelines.catalog import Model, Shape
 from pipelines.families.fake import FakeFamily
 from pipelines.families.layout import Layout
 from pipelines.families.protocol import Architecture
-from pipelines.references import References
+from pipelines.models.catalog import Model, Shape
+from pipelines.models.fingerprints import find_configs
+from pipelines.pictures.references import References
 from pipelines.runtime.devices.mesh import choose_sizes
 from pipelines.runtime.devices.sharding import batch_class
 from pipelines.runtime.programs.compiled import Program
-from pipelines.sources import find_configs
 from pipelines.stages import STAGES, OnProgress
 
 programs = sys.modules[__name__]

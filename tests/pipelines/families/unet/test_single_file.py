@@ -9,16 +9,16 @@ import numpy as np
 import pytest
 import torch
 
-from pipelines.catalog import Catalog, read_data_dir
 from pipelines.errors import ModelError, RecipeError
 from pipelines.generate import generate
-from pipelines.model import Model
-from pipelines.recipe import read_recipe
+from pipelines.models.catalog import Catalog, read_data_dir
+from pipelines.models.fingerprints import fingerprint_plans, fingerprint_programs
+from pipelines.models.model import Model
+from pipelines.recipes.recipe import read_recipe
+from pipelines.recipes.resolving import resolve
 from pipelines.registry import find_architecture, find_learner, load
-from pipelines.resolving import resolve
 from pipelines.runtime.weights.shard_load import load_weights
 from pipelines.runtime.weights.single_file import StoredComponent
-from pipelines.sources import fingerprint_plans, fingerprint_programs
 from pipelines.stages import ignore_progress
 from pipelines.training.checks import check_training
 from pipelines.training.settings import TrainingSettings

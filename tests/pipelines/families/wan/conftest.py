@@ -9,11 +9,11 @@ from typing import Any
 import numpy as np
 import pytest
 
-from pipelines.catalog import Catalog, Model, Shape, load_catalog
-from pipelines.recipe import Recipe, read_recipe
-from pipelines.resolving import resolve
+from pipelines.models.catalog import Catalog, Model, Shape, load_catalog
+from pipelines.recipes.recipe import Recipe, read_recipe
+from pipelines.recipes.resolving import resolve
 from pipelines.stages import ignore_progress
-from tests.pipelines.loras import Pairs, merged_by_hand
+from tests.pipelines.made_loras import Pairs, merged_by_hand
 from tests.pipelines.schedulers import choose_scheduler
 
 PROMPT = "a red sailboat on the ocean"

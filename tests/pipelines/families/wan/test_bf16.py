@@ -13,7 +13,7 @@ from pipelines.families.wan.family import WanFamily
 from pipelines.families.wan.load import list_precise
 from pipelines.families.wan.parts import Parts
 from pipelines.families.wan.sharding import REPLICATED
-from pipelines.recipe import Recipe
+from pipelines.recipes.recipe import Recipe
 from pipelines.runtime.devices.mesh import build_mesh
 from pipelines.runtime.weights.components import describe_component, load_component
 from pipelines.stages import ignore_progress

@@ -11,10 +11,10 @@ import pytest
 from safetensors.numpy import load_file, save_file
 
 from pipelines.__main__ import main
-from pipelines.catalog import Catalog
 from pipelines.commands.options import DataDirectory
 from pipelines.files.stage_files import EMBEDDINGS_FILE, LATENTS_FILE
-from pipelines.recipe import Recipe
+from pipelines.models.catalog import Catalog
+from pipelines.recipes.recipe import Recipe
 from pipelines.stages import ignore_progress
 
 OLDER_LENGTH = 226  # what scripts before diffusers' default of 512 encoded

@@ -7,12 +7,12 @@ from typing import Any
 
 import pytest
 
-from pipelines.catalog import Catalog, read_data_dir
 from pipelines.generate import generate
-from pipelines.recipe import Recipe
+from pipelines.models.catalog import Catalog, read_data_dir
+from pipelines.recipes.recipe import Recipe
 from pipelines.registry import find_layouts, load
 from pipelines.stages import ignore_progress
-from tests.pipelines.loras import draw_pairs, write_peft
+from tests.pipelines.made_loras import draw_pairs, write_peft
 from tests.pipelines.single_files import write_gguf, write_wan
 
 

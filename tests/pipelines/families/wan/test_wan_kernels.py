@@ -7,10 +7,10 @@ from typing import Any
 
 import pytest
 
-from pipelines.catalog import Catalog
 from pipelines.families.wan import programs
 from pipelines.generate import uses_cfg
-from pipelines.recipe import Recipe
+from pipelines.models.catalog import Catalog
+from pipelines.recipes.recipe import Recipe
 from pipelines.registry import load
 from pipelines.stages import ignore_progress
 

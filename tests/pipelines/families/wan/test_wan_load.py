@@ -11,11 +11,11 @@ import jax
 import numpy as np
 import pytest
 
-from pipelines.catalog import Catalog, Shape
 from pipelines.errors import ModelError, RecipeError, StageFileError
 from pipelines.files.stage_files import EMBEDDINGS_FILE, LATENTS_FILE, read_tensors, write_tensors
 from pipelines.generate import generate
-from pipelines.recipe import Recipe
+from pipelines.models.catalog import Catalog, Shape
+from pipelines.recipes.recipe import Recipe
 from pipelines.registry import describe_parts, load
 from pipelines.runtime.devices.mesh import build_mesh
 from pipelines.stages import ignore_progress

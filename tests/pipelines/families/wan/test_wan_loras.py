@@ -11,9 +11,9 @@ import pytest
 from pipelines.families.wan.architecture import ARCHITECTURE
 from pipelines.families.wan.loras import spell
 from pipelines.generate import generate
-from pipelines.recipe import Lora, Recipe
+from pipelines.recipes.recipe import Lora, Recipe
 from pipelines.stages import ignore_progress
-from tests.pipelines.loras import RANK, Pairs, draw_pairs, read_deltas, save_tensors, write_kohya, write_peft
+from tests.pipelines.made_loras import RANK, Pairs, draw_pairs, read_deltas, save_tensors, write_kohya, write_peft
 
 MAX_DIFFERENCE = 2
 ORIGINAL = {"attn1.to_q": "self_attn.q", "attn1.to_out.0": "self_attn.o", "ffn.net.0.proj": "ffn.0"}

@@ -11,11 +11,11 @@ import numpy as np
 import pytest
 from jax.sharding import AbstractMesh, PartitionSpec
 
-from pipelines.catalog import load_catalog
 from pipelines.families.wan.programs import lay_out, list_programs
 from pipelines.families.wan.sharding import keep_encoder, keep_transformer
 from pipelines.generate import generate, generate_together
-from pipelines.recipe import Recipe
+from pipelines.models.catalog import load_catalog
+from pipelines.recipes.recipe import Recipe
 from pipelines.registry import choose_sizes_for, describe_parts
 from pipelines.runtime.devices.mesh import AXES, build_mesh
 from pipelines.runtime.devices.sharding import apply_rules

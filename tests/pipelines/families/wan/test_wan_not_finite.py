@@ -8,9 +8,9 @@ import pytest
 
 from pipelines.finite import NotFiniteError
 from pipelines.generate import generate
-from pipelines.recipe import Recipe
+from pipelines.recipes.recipe import Recipe
 from pipelines.runtime.sampling.preview import PreviewMap
-from tests.pipelines.loras import draw_pairs, write_peft
+from tests.pipelines.made_loras import draw_pairs, write_peft
 
 
 def test_damaged_weights_are_told(

@@ -9,7 +9,7 @@ import pytest
 from PIL import Image
 
 from pipelines.generate import generate
-from pipelines.recipe import Recipe
+from pipelines.recipes.recipe import Recipe
 
 MAX_DIFFERENCE = 3
 

@@ -10,10 +10,10 @@ import torch
 from diffusers import MagCacheConfig, WanPipeline
 
 from pipelines.generate import generate
-from pipelines.recipe import Recipe
+from pipelines.recipes.recipe import Recipe
+from pipelines.recipes.step_cache import StepCache, Strength
 from pipelines.runtime.programs.compiled import counter
 from pipelines.stages import ignore_progress
-from pipelines.step_cache import StepCache, Strength
 
 MAX_DIFFERENCE = 3
 STRENGTH = Strength.parse("0.3,2,0.2")

@@ -7,9 +7,9 @@ from typing import Any
 
 import pytest
 
-from pipelines.catalog import AttentionOptions, Catalog
 from pipelines.generate import generate
-from pipelines.recipe import Recipe
+from pipelines.models.catalog import AttentionOptions, Catalog
+from pipelines.recipes.recipe import Recipe
 from pipelines.registry import load
 from pipelines.stages import ignore_progress
 

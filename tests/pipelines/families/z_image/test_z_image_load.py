@@ -10,8 +10,8 @@ import jax
 import numpy as np
 import pytest
 
-from pipelines.catalog import Catalog, Shape, load_catalog, read_data_dir
 from pipelines.errors import ModelError
+from pipelines.models.catalog import Catalog, Shape, load_catalog, read_data_dir
 from pipelines.registry import find_architecture, load
 from pipelines.runtime.weights.shard_load import load_weights
 from pipelines.runtime.weights.single_file import StoredComponent, read_folder

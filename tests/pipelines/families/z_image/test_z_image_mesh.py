@@ -6,9 +6,9 @@ from typing import Any
 import jax
 import pytest
 
-from pipelines.catalog import Catalog
 from pipelines.errors import MeshError
-from pipelines.recipe import Recipe
+from pipelines.models.catalog import Catalog
+from pipelines.recipes.recipe import Recipe
 from pipelines.registry import describe_parts
 from pipelines.runtime.devices.mesh import build_mesh
 

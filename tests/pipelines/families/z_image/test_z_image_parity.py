@@ -9,7 +9,7 @@ import pytest
 from PIL import Image
 
 from pipelines.generate import generate
-from pipelines.recipe import Recipe
+from pipelines.recipes.recipe import Recipe
 from tests.pipelines.families.z_image.conftest import NARROW, SIDE
 
 MAX_DIFFERENCE = 2

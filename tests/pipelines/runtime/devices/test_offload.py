@@ -10,15 +10,15 @@ import numpy as np
 import pytest
 from jax.sharding import NamedSharding, PartitionSpec
 
-from pipelines.catalog import Catalog
 from pipelines.generate import generate
-from pipelines.recipe import Recipe
+from pipelines.models.catalog import Catalog
+from pipelines.recipes.recipe import Recipe
+from pipelines.recipes.resolving import resolve
 from pipelines.registry import choose_sizes_for, find_architecture
-from pipelines.resolving import resolve
 from pipelines.runtime.devices.mesh import build_mesh
 from pipelines.runtime.devices.offload import Offloader, Parked, measure
 from pipelines.stages import ignore_progress
-from tests.pipelines.loras import draw_pairs, write_peft
+from tests.pipelines.made_loras import draw_pairs, write_peft
 
 MESH = "dp=2,tp=4"
 

@@ -13,11 +13,11 @@ import pytest
 from diffusers import UNet2DConditionModel
 from jax.sharding import PartitionSpec as P
 
-from pipelines.catalog import load_catalog
 from pipelines.families.flux2 import sharding as flux2
 from pipelines.families.language_model import make_text_rules
 from pipelines.families.unet.sharding import UNET_RULES
 from pipelines.families.wan import sharding as wan
+from pipelines.models.catalog import load_catalog
 from pipelines.registry import describe_parts
 from pipelines.runtime.bridge.modules import TracedModule, parameters_on_meta
 from pipelines.runtime.devices.mesh import build_mesh

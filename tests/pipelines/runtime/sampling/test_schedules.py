@@ -10,10 +10,10 @@ import numpy as np
 import pytest
 import torch
 
-from pipelines.catalog_entries import LIMITS
+from pipelines.models.catalog_entries import LIMITS
+from pipelines.recipes.schedulers import DIFFUSION, FLOW
 from pipelines.runtime.sampling import solver
 from pipelines.runtime.sampling.schedules import COLUMNS, MAX_STEPS, Schedule, build_schedule, build_scheduler
-from pipelines.schedulers import DIFFUSION, FLOW
 
 # the scheduler configs of SDXL base and of the demo model
 CONFIGS: dict[str, dict[str, Any]] = {

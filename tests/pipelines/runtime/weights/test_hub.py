@@ -23,7 +23,7 @@ from tests.hub import COMMIT, FILES, GATED, REPO, WEIGHTS, Hub, make_environment
 ROOT = Path(__file__).resolve().parents[4]
 DOWNLOAD = """
 import json, sys
-from pipelines.catalog import Model, Shape
+from pipelines.models.catalog import Model, Shape
 from pipelines.errors import LumeshError
 from pipelines.runtime.weights import hub
 

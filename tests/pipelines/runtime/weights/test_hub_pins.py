@@ -7,7 +7,7 @@ from pathlib import Path
 
 import pytest
 
-from pipelines.catalog import load_catalog
+from pipelines.models.catalog import load_catalog
 from pipelines.runtime.weights.hub_pins import PINS_FILE, choose_revision, keep_pin, use_pins_file
 from tests.hub import COMMIT, REPO, make_environment, run_hub
 

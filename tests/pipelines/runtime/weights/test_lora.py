@@ -8,14 +8,14 @@ from pathlib import Path
 import numpy as np
 import pytest
 
-from pipelines.catalog import load_catalog
 from pipelines.errors import ModelError
 from pipelines.families.wan.loras import spell
-from pipelines.loras import LoraFile
+from pipelines.loras.files import LoraFile
+from pipelines.models.catalog import load_catalog
 from pipelines.runtime.weights.lora import LayerWeight, Reading, list_layers, read_updates
 from pipelines.runtime.weights.lora_spelling import Spellings
 from pipelines.runtime.weights.lora_update import Update
-from tests.pipelines.loras import save_tensors
+from tests.pipelines.made_loras import save_tensors
 
 NAME = "transformer.blocks.0.attn1.to_q"
 PLACES = {

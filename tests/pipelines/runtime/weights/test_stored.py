@@ -14,11 +14,11 @@ from jax.sharding import NamedSharding, PartitionSpec
 from safetensors.torch import save_file
 
 from pipelines.errors import Cancelled, ModelError
+from pipelines.models.weight_files import find_weight_files
 from pipelines.runtime.devices.mesh import build_mesh
 from pipelines.runtime.weights.resolve import resolve
 from pipelines.runtime.weights.shard_load import load_weights
 from pipelines.runtime.weights.stored import Destination, read_headers
-from pipelines.weight_files import find_weight_files
 
 VALUES = {
     "proj.weight": torch.linspace(-2, 2, 8 * 6).reshape(8, 6),

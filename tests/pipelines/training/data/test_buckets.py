@@ -6,8 +6,8 @@ import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
-from pipelines.catalog import load_catalog
-from pipelines.model import Shape
+from pipelines.models.catalog import load_catalog
+from pipelines.models.model import Shape
 from pipelines.training.data.buckets import MOST_UPSCALING, choose_buckets, choose_square
 from pipelines.training.data.cuts import Bucket
 from tests.pipelines.training.data.pictures import make_example

@@ -7,7 +7,7 @@ import pytest
 from PIL import ExifTags, Image
 
 from pipelines.files.video import write_mp4
-from pipelines.recipe import Recipe
+from pipelines.recipes.recipe import Recipe
 from pipelines.training.data.cuts import Bucket, cover, cut_square
 from pipelines.training.data.examples import Example
 from pipelines.training.data.pixels import read_pixels

@@ -8,7 +8,7 @@ import pytest
 from PIL import ExifTags, Image
 
 from pipelines.files.video import write_mp4
-from pipelines.recipe import Recipe
+from pipelines.recipes.recipe import Recipe
 from pipelines.training.data.sources import Origin, read_examples
 from tests.pipelines.training.data.pictures import encode, make_picture, read_well, write_picture
 

@@ -17,7 +17,7 @@ from peft import inject_adapter_in_model
 from torch.nn import functional
 
 from pipelines import registry
-from pipelines.catalog import Catalog, load_catalog
+from pipelines.models.catalog import Catalog, load_catalog
 from pipelines.runtime.devices.mesh import build_mesh
 from pipelines.runtime.weights.components import abstract_weights, read_json
 from pipelines.stages import ignore_progress

@@ -9,7 +9,7 @@ from peft import LoraConfig
 from safetensors.torch import load_file
 
 from pipelines.families.sdxl.training import LEARNER
-from pipelines.loras import inspect_lora
+from pipelines.loras.files import inspect_lora
 from pipelines.training.results.export import NotFiniteError, write_lora
 from pipelines.training.settings import TrainingSettings
 

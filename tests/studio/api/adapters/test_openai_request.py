@@ -6,8 +6,8 @@ from typing import Any
 import pytest
 from fastapi.testclient import TestClient
 
-from pipelines.catalog import Catalog
 from pipelines.errors import RecipeError
+from pipelines.models.catalog import Catalog
 from studio.api.adapters.openai_request import Generation, choose_default, choose_model, choose_shape, read_form
 from studio.api.application import create_api
 from studio.database import Database

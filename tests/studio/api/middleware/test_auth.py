@@ -12,8 +12,8 @@ from starlette.requests import Request
 from starlette.responses import JSONResponse
 from starlette.types import Receive, Scope, Send
 
-from pipelines.catalog import Catalog
 from pipelines.messages import read_codes
+from pipelines.models.catalog import Catalog
 from studio.access.identify import Door
 from studio.access.sessions import COOKIE
 from studio.access_settings import Mode

@@ -5,7 +5,7 @@ from dataclasses import replace
 import pytest
 from fastapi.testclient import TestClient
 
-from pipelines.catalog import Catalog
+from pipelines.models.catalog import Catalog
 from studio.api.application import create_api
 from studio.database import Database
 from studio.settings import Settings

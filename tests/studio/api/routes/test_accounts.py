@@ -10,7 +10,7 @@ from typing import Any
 import pytest
 from fastapi.testclient import TestClient
 
-from pipelines.catalog import Catalog
+from pipelines.models.catalog import Catalog
 from studio.access.sessions import COOKIE
 from studio.access_settings import Mode
 from studio.api.application import create_api

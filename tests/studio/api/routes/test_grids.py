@@ -9,7 +9,7 @@ import pytest
 from fastapi.testclient import TestClient
 from PIL import Image
 
-from pipelines.catalog import Catalog
+from pipelines.models.catalog import Catalog
 from studio.api.application import create_api
 from studio.database import Database
 from studio.events import read_after

@@ -11,7 +11,7 @@ import pytest
 from fastapi.testclient import TestClient
 from huggingface_hub import constants
 
-from pipelines.catalog import Catalog, read_data_dir
+from pipelines.models.catalog import Catalog, read_data_dir
 from pipelines.runtime.weights import hub_token
 from pipelines.runtime.weights.hub_files import POLL_S
 from studio.api.application import create_api
@@ -20,8 +20,8 @@ from studio.services import first_model
 from studio.settings import Settings
 from tests.conftest import wait_for
 from tests.hub import COMMIT, FILES, REPO, WEIGHTS, Hub, run_hub
-from tests.pipelines.test_model_arrivals import list_boats
-from tests.pipelines.test_single_files import write_header
+from tests.pipelines.models.test_model_arrivals import list_boats
+from tests.pipelines.models.test_single_files import write_header
 
 TOKEN = "hf_of-somebody-who-accepted"
 ENTRY = f"""

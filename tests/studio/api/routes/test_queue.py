@@ -7,7 +7,7 @@ from typing import Any
 import pytest
 from fastapi.testclient import TestClient
 
-from pipelines.catalog import Catalog
+from pipelines.models.catalog import Catalog
 from studio.api.application import create_api
 from studio.database import Database
 from studio.jobs import claims

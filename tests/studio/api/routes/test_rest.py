@@ -11,8 +11,8 @@ import pytest
 from fastapi.testclient import TestClient
 from PIL import Image
 
-from pipelines.catalog import Catalog
 from pipelines.messages import read_codes
+from pipelines.models.catalog import Catalog
 from studio.database import Database
 from studio.jobs.job import Job
 from studio.worker.loop import Worker

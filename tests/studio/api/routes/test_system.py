@@ -12,7 +12,7 @@ from typing import Any
 import pytest
 from fastapi.testclient import TestClient
 
-from pipelines.catalog import Catalog, load_catalog
+from pipelines.models.catalog import Catalog, load_catalog
 from pipelines.runtime.kernels import switches
 from pipelines.runtime.kernels.switches import Checked, Found
 from studio.api.application import create_api

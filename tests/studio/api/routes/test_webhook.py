@@ -15,8 +15,8 @@ import pytest
 from fastapi import FastAPI
 from fastapi.testclient import TestClient
 
-from pipelines.catalog import Catalog
 from pipelines.messages import read_codes
+from pipelines.models.catalog import Catalog
 from studio.api.application import create_api
 from studio.api.routes import webhook
 from studio.database import Database

@@ -7,7 +7,7 @@ from typing import Any
 import pytest
 from fastapi.testclient import TestClient
 
-from pipelines.catalog import Catalog
+from pipelines.models.catalog import Catalog
 from studio.access.users import Users
 from studio.access_settings import Mode
 from studio.api.application import create_api

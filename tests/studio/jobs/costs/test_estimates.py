@@ -4,8 +4,8 @@ import dataclasses
 from collections.abc import Callable
 from typing import Any
 
-from pipelines.catalog import Catalog
-from pipelines.recipe import Recipe
+from pipelines.models.catalog import Catalog
+from pipelines.recipes.recipe import Recipe
 from studio.database import Database
 from studio.jobs import workers
 from studio.jobs.costs.estimates import (

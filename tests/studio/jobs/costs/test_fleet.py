@@ -5,9 +5,9 @@ from typing import Any
 
 import pytest
 
-from pipelines.catalog import Catalog
 from pipelines.messages import say
-from pipelines.recipe import Recipe
+from pipelines.models.catalog import Catalog
+from pipelines.recipes.recipe import Recipe
 from studio.database import Database
 from studio.jobs import workers
 from studio.jobs.costs.estimates import Measured, record

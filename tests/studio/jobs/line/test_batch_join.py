@@ -7,9 +7,9 @@ import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
-from pipelines.catalog import Catalog
-from pipelines.recipe import Recipe
-from pipelines.resolving import resolve
+from pipelines.models.catalog import Catalog
+from pipelines.recipes.recipe import Recipe
+from pipelines.recipes.resolving import resolve
 from studio.database import Database, open_database
 from studio.jobs import claims, queue
 from studio.jobs.job import GENERATE, move

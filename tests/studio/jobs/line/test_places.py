@@ -5,7 +5,7 @@ from concurrent.futures import ThreadPoolExecutor
 
 import pytest
 
-from pipelines.catalog import Catalog
+from pipelines.models.catalog import Catalog
 from pipelines.stages import Progress
 from studio.database import Database
 from studio.jobs import arrange, claims, queue, workers

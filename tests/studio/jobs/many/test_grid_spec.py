@@ -7,11 +7,11 @@ from typing import Any
 
 import pytest
 
-from pipelines.catalog import Catalog
 from pipelines.errors import RecipeError
-from pipelines.loras import LoraFile
-from pipelines.recipe import Recipe
-from pipelines.resolving import resolve
+from pipelines.loras.files import LoraFile
+from pipelines.models.catalog import Catalog
+from pipelines.recipes.recipe import Recipe
+from pipelines.recipes.resolving import resolve
 from studio.database import Database
 from studio.jobs import workers
 from studio.jobs.costs import estimates

@@ -6,7 +6,7 @@ import pytest
 from pydantic import ValidationError
 
 from pipelines.errors import RecipeError
-from pipelines.recipe import Recipe
+from pipelines.recipes.recipe import Recipe
 from studio.jobs.many.sweep import MAX_JOBS, Expanded, Sweep, expand
 
 

@@ -10,8 +10,8 @@ from typing import Any
 import pytest
 from PIL import Image
 
-from pipelines.catalog import Catalog
-from pipelines.loras import LoraFile
+from pipelines.loras.files import LoraFile
+from pipelines.models.catalog import Catalog
 from studio.library.foreign import read_file
 from studio.library.foreign.found import ReadRecipe
 

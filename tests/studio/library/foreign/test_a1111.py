@@ -4,7 +4,7 @@ from collections.abc import Callable
 
 import pytest
 
-from pipelines.recipe import MAX_PROMPT_CHARS
+from pipelines.recipes.recipe import MAX_PROMPT_CHARS
 from studio.library.foreign.found import ReadRecipe
 
 Read = Callable[..., ReadRecipe]

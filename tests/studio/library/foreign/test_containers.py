@@ -12,7 +12,7 @@ from PIL import Image
 
 from pipelines.files.metadata import make_png_chunks
 from pipelines.files.video import encode_animation, write_mp4
-from pipelines.recipe import Recipe
+from pipelines.recipes.recipe import Recipe
 from studio.library.foreign import containers
 from studio.library.foreign.bounded import MAX_DEPTH
 from studio.library.foreign.containers import MAX_BYTES, read_texts

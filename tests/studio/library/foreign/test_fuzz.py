@@ -12,13 +12,13 @@ from hypothesis import HealthCheck, given, settings
 from hypothesis import strategies as st
 from PIL import Image
 
-from pipelines.catalog import Catalog, Model, load_catalog
 from pipelines.errors import RecipeError
 from pipelines.files.metadata import make_png_chunks
 from pipelines.files.video import encode_animation
-from pipelines.loras import LoraFile
-from pipelines.recipe import Recipe
-from pipelines.resolving import resolve
+from pipelines.loras.files import LoraFile
+from pipelines.models.catalog import Catalog, Model, load_catalog
+from pipelines.recipes.recipe import Recipe
+from pipelines.recipes.resolving import resolve
 from studio.library.foreign import find_recipe, fit, read_file
 from studio.library.foreign.errors import MetadataError
 from studio.library.foreign.found import MAX_LISTED, Found, FoundLora

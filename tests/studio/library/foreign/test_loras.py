@@ -6,7 +6,7 @@ from typing import Any
 
 import pytest
 
-from pipelines.recipe import MAX_LORAS, Lora, Recipe
+from pipelines.recipes.recipe import MAX_LORAS, Lora, Recipe
 from studio.library.foreign.found import ReadRecipe
 
 Read = Callable[..., ReadRecipe]

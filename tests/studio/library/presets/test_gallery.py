@@ -8,7 +8,7 @@ from typing import Any
 
 import pytest
 
-from pipelines.catalog import Catalog, load_catalog
+from pipelines.models.catalog import Catalog, load_catalog
 from studio.database import Database
 from studio.library.presets import gallery, store
 from studio.library.presets.files import embed

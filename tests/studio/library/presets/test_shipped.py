@@ -8,7 +8,7 @@ import numpy as np
 import pytest
 from PIL import Image
 
-from pipelines.catalog import Catalog, load_catalog
+from pipelines.models.catalog import Catalog, load_catalog
 from studio.library.examples import EXAMPLES_DIR, has_picture
 from studio.library.presets.__main__ import SCHEMA_FILE, format_schema, list_drawings, main
 from studio.library.presets.gallery import require_runnable

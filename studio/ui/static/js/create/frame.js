@@ -1,4 +1,4 @@
-// How a picture fills a size of other proportions, as pipelines/fitting.py does it: the nearest size, what lies outside,
+// How a picture fills a size of other proportions, as pipelines/pictures/fitting.py does it: the nearest size, what lies outside,
 // and where both stand on the picture's square tile.
 
 const TOLD_SHARE = 0.01; // less is what rounding of sizes costs

@@ -1,0 +1,1 @@
+"""Which models there are: the catalogue, its entries and sizes, and what lies in a user's own folder."""
