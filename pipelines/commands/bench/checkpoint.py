@@ -24,6 +24,7 @@ from pipelines.models.fingerprints import find_configs
 
 LAYERS = (
     "num_layers",
+    "n_layers",  # Z-Image
     "num_single_layers",
     "num_hidden_layers",
     "transformer_layers_per_block",
