@@ -4,15 +4,21 @@ Latents are scaled, shifted and normalised as the autoencoder's config says.
 """
 
 from collections.abc import Mapping
+from pathlib import Path
 from typing import Any
 
 import jax
 import jax.numpy as jnp
-from jax.sharding import NamedSharding
+from diffusers import AutoencoderKL
+from jax.sharding import Mesh, NamedSharding, PartitionSpec
 
-from pipelines.runtime.bridge.autoencoder import prepare_pictures
-from pipelines.runtime.bridge.modules import TracedModule
+from pipelines.models.catalog import Shape
+from pipelines.runtime.bridge.autoencoder import prepare_pictures, split_halvings
+from pipelines.runtime.bridge.modules import TracedModule, parameters_on_meta
+from pipelines.runtime.devices.sharding import split_pictures
 from pipelines.runtime.kernels.convolution import PictureAxes
+from pipelines.runtime.programs.compiled import Program
+from pipelines.runtime.weights.components import abstract_input, abstract_weights, read_json
 
 
 def build_decode_program(vae: TracedModule, *, dtype: Any, sharding: NamedSharding) -> Any:
@@ -62,6 +68,32 @@ def build_condition_program(vae: TracedModule, *, dtype: Any, sharding: NamedSha
         return mean * scale, deviation * scale
 
     return condition
+
+
+def build_autoencoder(folder: Path) -> TracedModule:
+    """Builds a checkpoint's autoencoder from its config, without weights."""
+    with parameters_on_meta():
+        vae: Any = AutoencoderKL.from_config(read_json(folder / "vae" / "config.json"))
+    split_halvings(vae)
+    return TracedModule(vae)
+
+
+def describe_latents_program(vae: TracedModule, weights: Mapping[str, Any], mesh: Mesh, shape: Shape) -> Program:
+    """Describes a training's program for one picture's latents, see `trainable.Learner.build_latents_program`."""
+    scale = 2 ** (len(vae.module.config.block_out_channels) - 1)
+    sides = split_pictures(mesh, None, height=shape.height // scale, width=shape.width // scale)
+    condition = build_condition_program(
+        vae,
+        dtype=next(iter(weights.values())).dtype,
+        sharding=NamedSharding(mesh, PartitionSpec(None, None, *sides)),
+    )
+    replicated = NamedSharding(mesh, PartitionSpec())
+    return Program(
+        key=("latents", shape),
+        function=lambda weights, pixels: dict(zip(("mean", "deviation"), condition(weights, pixels), strict=True)),
+        arguments=(abstract_weights(weights), abstract_input(mesh, (1, 3, shape.height, shape.width), jnp.float32)),
+        out_shardings={"mean": replicated, "deviation": replicated},
+    )
 
 
 def _decode(vae: Any, latents: Any) -> Any:

@@ -109,3 +109,33 @@ class Learner(Protocol):
     def predict(self, call: Callable[..., Any], noisy: Any, timesteps: Any, rows: Rows, dtype: Any) -> Any:
         """Returns the denoiser's prediction for a batch; `call(...)` runs the module with its weights."""
         ...
+
+
+class FlowLearner:
+    """What most flow transformers answer as learners; a family's own class has the rest, and what differs."""
+
+    process = "flow"
+    spread = "logit_normal"
+    snr_gamma = 0.0
+    timestep_scale = 1.0
+    size_multiple = 32
+    prefix = "transformer"
+    kohya_prefix = "lora_unet"
+    vmem_share = 0.0
+    compact_vmem_bytes: int | None = None
+
+    def list_denoisers(self, folder: Path, scheduler_config: Mapping[str, Any]) -> tuple[Denoiser, ...]:  # noqa: ARG002
+        """See `Learner`."""
+        return (Denoiser(component="transformer"),)
+
+    def choose_autoencoder_dtype(self, autoencoder: Any, dtype: Any) -> Any:  # noqa: ARG002
+        """See `Learner`."""
+        return dtype
+
+    def write_prompt(self, caption: str) -> str:
+        """See `Learner`."""
+        return caption
+
+    def describe_cut(self, sizes: tuple[int, int, int, int, int, int]) -> Rows:  # noqa: ARG002
+        """See `Learner`."""
+        return {}

@@ -1,1 +1,1 @@
-"""Which models there are: the catalogue, its entries and sizes, and what lies in a user's own folder."""
+"""Models: the catalogue, its entries and sizes, and what lies in a user's own folder."""

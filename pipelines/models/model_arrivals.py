@@ -154,11 +154,9 @@ def bring_lora(loras_dir: Path, source: Source, *, ref: str = "", on_bytes: OnBy
     with tempfile.TemporaryDirectory(dir=loras_dir, prefix=".start-") as folder:
         file = Path(folder) / target.name
         first = hub_single.read_start(found, _FIRST_BYTES)
-        length = min(8 + int.from_bytes(first[:8], "little"), found.size, MAX_HEADER_BYTES)
-        content = first if length <= len(first) else hub_single.read_start(found, length)
-        with file.open("wb") as stream:
-            stream.write(content)
-            stream.truncate(found.size)
+        count = _measure_start(first, found.size)
+        content = first if count <= len(first) else hub_single.read_start(found, count)
+        _write_start(file, content, found.size)
         if (problem := inspect_lora(file).problem) is not None:
             raise ModelError(
                 say("{file} cannot be used as a LoRA: {problem}.", file=source.told, problem=problem),
@@ -189,14 +187,11 @@ def _check_start(models: Path, name: str, size: int, read_start: Callable[[int],
     with tempfile.TemporaryDirectory(dir=models, prefix=".start-") as folder:
         first = read_start(_FIRST_BYTES)
         is_quantised = first.startswith(MAGIC)
-        length = 8 + int.from_bytes(first[:8], "little")
-        lengths = _GGUF_BYTES if is_quantised else (min(length, size, MAX_HEADER_BYTES),)
+        lengths = _GGUF_BYTES if is_quantised else (_measure_start(first, size),)
         file = Path(folder) / f"{PurePosixPath(name).name}{GGUF if is_quantised else SUFFIX}"
         for count in lengths:
             content = first if count <= len(first) else read_start(count)
-            with file.open("wb") as stream:
-                stream.write(content)
-                stream.truncate(size)  # a hole as long as the rest: nothing of it is read
+            _write_start(file, content, size)
             try:
                 read_header(file)
             except ModelError:
@@ -211,6 +206,18 @@ def _check_start(models: Path, name: str, size: int, read_start: Callable[[int],
             return
         for problem in load_catalog(Path(folder)).unusable:
             raise ModelError(problem.reason, advice=problem.advice)
+
+
+def _measure_start(first: bytes, size: int) -> int:
+    """Returns how many bytes of a safetensors file its header takes, as its first eight say."""
+    return min(8 + int.from_bytes(first[:8], "little"), size, MAX_HEADER_BYTES)
+
+
+def _write_start(file: Path, content: bytes, size: int) -> None:
+    """Writes a file's start, and a hole as long as the rest: nothing of it is read."""
+    with file.open("wb") as stream:
+        stream.write(content)
+        stream.truncate(size)
 
 
 def _note_source(data_dir: Path, model_id: str, source: str, *, licence: str = "") -> None:

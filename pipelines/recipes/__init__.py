@@ -1,1 +1,1 @@
-"""What is asked for: recipes read, filled in and joined, and the schedulers and step caches that they name."""
+"""Recipes are read, filled in and joined here; the schedulers and step caches that they name are listed."""

@@ -1,1 +1,1 @@
-"""What comes from other hosts: which addresses may be asked, and files that go on where they broke off."""
+"""Other hosts: which addresses may be asked, and downloads that go on where they broke off."""

@@ -11,7 +11,7 @@ from studio.cluster.link import Handle, WorkerGoneError
 from studio.cluster.protocol import Attachment
 
 EVERYWHERE = ("list_missing", "store")
-"""What is asked of every host: each reads its own copy of a job's files."""
+"""These methods are called on every host: each reads its own copy of a job's files."""
 WATCH_S = 30.0  # of one question; a dispatcher that ended leaves its last one behind
 
 

@@ -18,6 +18,7 @@ from pipelines.errors import Cancelled, LumeshError
 from pipelines.messages import NOTHING, Message, add_codes, join, say
 from pipelines.models.catalog import Model
 from pipelines.models.model_manager import download_model
+from pipelines.web.web_files import OnBytes
 
 log = logging.getLogger(__name__)
 
@@ -60,9 +61,6 @@ def name_arrival(kind: str, title: str, version: str = "") -> Download:
     arrival_id = hashlib.sha256(f"{kind} {title} {version}".encode()).hexdigest()[:12]
     return Download(id=f"{kind}:{arrival_id}", kind=kind, title=title)
 
-
-OnBytes = Callable[[int, int], None]
-"""Is called with the bytes that have arrived and those of all, and may raise to stop."""
 
 Fetch = Callable[[Model, OnBytes], object]
 """Downloads a model."""

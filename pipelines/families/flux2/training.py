@@ -20,7 +20,7 @@ from pipelines.families.flux2.denoise import make_image_ids, make_text_ids, pack
 from pipelines.families.flux2.parts import PATCH, Parts
 from pipelines.families.flux2.references import build_reference_program
 from pipelines.families.flux2.sharding import scan_layers
-from pipelines.families.trainable import Denoiser, Rows
+from pipelines.families.trainable import FlowLearner, Rows
 from pipelines.models.catalog import Model, Shape
 from pipelines.runtime.bridge.autoencoder import split_halvings
 from pipelines.runtime.bridge.modules import TracedModule, parameters_on_meta, repeat_for_gradient
@@ -33,21 +33,8 @@ GUIDANCE = 1.0
 """What dev's guidance embedding is told while training, as diffusers' scripts have it."""
 
 
-class Flux2Learner:
+class Flux2Learner(FlowLearner):
     """See `trainable.Learner`."""
-
-    process = "flow"
-    spread = "logit_normal"
-    snr_gamma = 0.0
-    timestep_scale = 1.0
-    size_multiple = 32
-    prefix = "transformer"
-    kohya_prefix = "lora_unet"
-    vmem_share = 0.0
-    compact_vmem_bytes = None
-
-    def list_denoisers(self, folder: Path, scheduler_config: Mapping[str, Any]) -> tuple[Denoiser, ...]:  # noqa: ARG002
-        return (Denoiser(component="transformer"),)
 
     def build_denoiser(self, folder: Path, component: str) -> Any:
         with parameters_on_meta():
@@ -70,9 +57,6 @@ class Flux2Learner:
         split_halvings(vae)
         return TracedModule(vae)
 
-    def choose_autoencoder_dtype(self, autoencoder: TracedModule, dtype: Any) -> Any:  # noqa: ARG002
-        return dtype
-
     def build_latents_program(self, autoencoder: TracedModule, weights: Rows, mesh: Mesh, shape: Shape) -> Program:
         scale = 2 ** (len(autoencoder.module.config.block_out_channels) - 1)
         sides = split_pictures(mesh, None, height=shape.height // scale, width=shape.width // scale)
@@ -93,12 +77,6 @@ class Flux2Learner:
 
     def take_text(self, parts: Parts, embeddings: Embeddings, *, is_empty: bool) -> Rows:  # noqa: ARG002
         return {"prompt_embeds": np.asarray(embeddings["prompt_embeds"])[0]}
-
-    def write_prompt(self, caption: str) -> str:
-        return caption
-
-    def describe_cut(self, sizes: tuple[int, int, int, int, int, int]) -> Rows:  # noqa: ARG002
-        return {}
 
     def predict(
         self, call: Callable[..., Any], noisy: jax.Array, timesteps: jax.Array, rows: Rows, dtype: Any

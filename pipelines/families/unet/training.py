@@ -7,7 +7,7 @@ from typing import Any, cast
 import jax
 import jax.numpy as jnp
 import numpy as np
-from diffusers import AutoencoderKL, Transformer2DModel, UNet2DConditionModel
+from diffusers import Transformer2DModel, UNet2DConditionModel
 from diffusers.models.unets.unet_2d_blocks import (
     CrossAttnDownBlock2D,
     CrossAttnUpBlock2D,
@@ -15,18 +15,16 @@ from diffusers.models.unets.unet_2d_blocks import (
     UNetMidBlock2DCrossAttn,
     UpBlock2D,
 )
-from jax.sharding import Mesh, NamedSharding, PartitionSpec
+from jax.sharding import Mesh
 
-from pipelines.families.autoencoder_kl import build_condition_program
+from pipelines.families import autoencoder_kl
 from pipelines.families.trainable import Denoiser, Rows
 from pipelines.families.unet.parts import Parts
 from pipelines.models.catalog import Model, Shape
 from pipelines.prompts.emphasis import escape
-from pipelines.runtime.bridge.autoencoder import split_halvings
 from pipelines.runtime.bridge.modules import TracedModule, parameters_on_meta, repeat_for_gradient, scan_if_long
-from pipelines.runtime.devices.sharding import split_pictures
 from pipelines.runtime.programs.compiled import Program
-from pipelines.runtime.weights.components import abstract_input, abstract_weights, read_json
+from pipelines.runtime.weights.components import read_json
 from pipelines.stages import Embeddings
 
 _SCAN_FROM = 2
@@ -64,29 +62,13 @@ class UNetLearner:
         return 1.0
 
     def build_autoencoder(self, folder: Path) -> TracedModule:
-        with parameters_on_meta():
-            vae: Any = AutoencoderKL.from_config(read_json(folder / "vae" / "config.json"))
-        split_halvings(vae)
-        return TracedModule(vae)
+        return autoencoder_kl.build_autoencoder(folder)
 
     def choose_autoencoder_dtype(self, autoencoder: TracedModule, dtype: Any) -> Any:
         return jnp.float32 if autoencoder.module.config.force_upcast else dtype
 
     def build_latents_program(self, autoencoder: TracedModule, weights: Rows, mesh: Mesh, shape: Shape) -> Program:
-        scale = 2 ** (len(autoencoder.module.config.block_out_channels) - 1)
-        sides = split_pictures(mesh, None, height=shape.height // scale, width=shape.width // scale)
-        condition = build_condition_program(
-            autoencoder,
-            dtype=next(iter(weights.values())).dtype,
-            sharding=NamedSharding(mesh, PartitionSpec(None, None, *sides)),
-        )
-        replicated = NamedSharding(mesh, PartitionSpec())
-        return Program(
-            key=("latents", shape),
-            function=lambda weights, pixels: dict(zip(("mean", "deviation"), condition(weights, pixels), strict=True)),
-            arguments=(abstract_weights(weights), abstract_input(mesh, (1, 3, shape.height, shape.width), jnp.float32)),
-            out_shardings={"mean": replicated, "deviation": replicated},
-        )
+        return autoencoder_kl.describe_latents_program(autoencoder, weights, mesh, shape)
 
     def describe_rows(self, parts: Parts, shape: Shape) -> Mapping[str, tuple[int, ...]]:
         latents = parts.latents_CHW(shape)

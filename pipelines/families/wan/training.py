@@ -15,7 +15,7 @@ from diffusers.models.transformers.transformer_wan import WanTransformerBlock
 from jax.sharding import Mesh, NamedSharding, PartitionSpec
 
 from pipelines.errors import ModelError
-from pipelines.families.trainable import Denoiser, Rows
+from pipelines.families.trainable import Denoiser, FlowLearner, Rows
 from pipelines.families.wan.attention import RotaryAttention
 from pipelines.families.wan.causal import encode_frames
 from pipelines.families.wan.convolutions import split_convolutions
@@ -35,18 +35,12 @@ TEXT_LENGTH = 512
 """Only image tokens before the text's would need the model's own length, and those models are refused."""
 
 
-class WanLearner:
+class WanLearner(FlowLearner):
     """See `trainable.Learner`."""
 
-    process = "flow"
     spread = "shifted"
-    snr_gamma = 0.0
     timestep_scale = 1000.0
     size_multiple = 16
-    prefix = "transformer"
-    kohya_prefix = "lora_unet"
-    vmem_share = 0.0
-    compact_vmem_bytes = None
 
     def list_denoisers(self, folder: Path, scheduler_config: Mapping[str, Any]) -> tuple[Denoiser, ...]:  # noqa: ARG002
         boundary = read_json(folder / "model_index.json").get("boundary_ratio")
@@ -113,12 +107,6 @@ class WanLearner:
 
     def take_text(self, parts: Parts, embeddings: Embeddings, *, is_empty: bool) -> Rows:  # noqa: ARG002
         return {"prompt_embeds": np.asarray(embeddings["prompt_embeds"])[0]}
-
-    def write_prompt(self, caption: str) -> str:
-        return caption
-
-    def describe_cut(self, sizes: tuple[int, int, int, int, int, int]) -> Rows:  # noqa: ARG002
-        return {}
 
     def predict(
         self, call: Callable[..., Any], noisy: jax.Array, timesteps: jax.Array, rows: Rows, dtype: Any

@@ -10,41 +10,25 @@ from typing import Any
 import jax
 import jax.numpy as jnp
 import numpy as np
-from diffusers import AutoencoderKL
 from diffusers.models.transformers.transformer_z_image import ZImageTransformerBlock
-from jax.sharding import Mesh, NamedSharding, PartitionSpec
+from jax.sharding import Mesh
 
-from pipelines.families.autoencoder_kl import build_condition_program
-from pipelines.families.trainable import Denoiser, Rows
+from pipelines.families import autoencoder_kl
+from pipelines.families.trainable import FlowLearner, Rows
 from pipelines.families.z_image import tokens
 from pipelines.families.z_image.denoise import find_mu
 from pipelines.families.z_image.load import build_transformer, scan_layers
 from pipelines.families.z_image.parts import PATCH, Parts, count_pixels
 from pipelines.models.catalog import Model, Shape
 from pipelines.recipes.schedulers import read_shift
-from pipelines.runtime.bridge.autoencoder import split_halvings
-from pipelines.runtime.bridge.modules import TracedModule, parameters_on_meta, repeat_for_gradient
-from pipelines.runtime.devices.sharding import split_pictures
+from pipelines.runtime.bridge.modules import TracedModule, repeat_for_gradient
 from pipelines.runtime.programs.compiled import Program
-from pipelines.runtime.weights.components import abstract_input, abstract_weights, read_json
+from pipelines.runtime.weights.components import read_json
 from pipelines.stages import Embeddings
 
 
-class ZImageLearner:
+class ZImageLearner(FlowLearner):
     """See `trainable.Learner`."""
-
-    process = "flow"
-    spread = "logit_normal"
-    snr_gamma = 0.0
-    timestep_scale = 1.0
-    size_multiple = 32
-    prefix = "transformer"
-    kohya_prefix = "lora_unet"
-    vmem_share = 0.0
-    compact_vmem_bytes = None
-
-    def list_denoisers(self, folder: Path, scheduler_config: Mapping[str, Any]) -> tuple[Denoiser, ...]:  # noqa: ARG002
-        return (Denoiser(component="transformer"),)
 
     def build_denoiser(self, folder: Path, component: str) -> Any:
         return build_transformer(folder / component)
@@ -61,29 +45,10 @@ class ZImageLearner:
         return float(np.exp(find_mu(config, (shape.height // side) * (shape.width // side))))
 
     def build_autoencoder(self, folder: Path) -> TracedModule:
-        with parameters_on_meta():
-            vae: Any = AutoencoderKL.from_config(read_json(folder / "vae" / "config.json"))
-        split_halvings(vae)
-        return TracedModule(vae)
-
-    def choose_autoencoder_dtype(self, autoencoder: TracedModule, dtype: Any) -> Any:  # noqa: ARG002
-        return dtype
+        return autoencoder_kl.build_autoencoder(folder)
 
     def build_latents_program(self, autoencoder: TracedModule, weights: Rows, mesh: Mesh, shape: Shape) -> Program:
-        scale = 2 ** (len(autoencoder.module.config.block_out_channels) - 1)
-        sides = split_pictures(mesh, None, height=shape.height // scale, width=shape.width // scale)
-        condition = build_condition_program(
-            autoencoder,
-            dtype=next(iter(weights.values())).dtype,
-            sharding=NamedSharding(mesh, PartitionSpec(None, None, *sides)),
-        )
-        replicated = NamedSharding(mesh, PartitionSpec())
-        return Program(
-            key=("latents", shape),
-            function=lambda weights, pixels: dict(zip(("mean", "deviation"), condition(weights, pixels), strict=True)),
-            arguments=(abstract_weights(weights), abstract_input(mesh, (1, 3, shape.height, shape.width), jnp.float32)),
-            out_shardings={"mean": replicated, "deviation": replicated},
-        )
+        return autoencoder_kl.describe_latents_program(autoencoder, weights, mesh, shape)
 
     def describe_rows(self, parts: Parts, shape: Shape) -> Mapping[str, tuple[int, ...]]:
         latents = parts.latents_CHW(shape)
@@ -92,12 +57,6 @@ class ZImageLearner:
     def take_text(self, parts: Parts, embeddings: Embeddings, *, is_empty: bool) -> Rows:  # noqa: ARG002
         name = "negative_prompt_embeds" if is_empty else "prompt_embeds"
         return {"prompt_embeds": np.asarray(embeddings[name])[0]}
-
-    def write_prompt(self, caption: str) -> str:
-        return caption
-
-    def describe_cut(self, sizes: tuple[int, int, int, int, int, int]) -> Rows:  # noqa: ARG002
-        return {}
 
     def predict(
         self, call: Callable[..., Any], noisy: jax.Array, timesteps: jax.Array, rows: Rows, dtype: Any

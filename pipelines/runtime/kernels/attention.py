@@ -262,7 +262,7 @@ class _Share(NamedTuple):
 
 
 MOST_EMPTY = 1 / 8
-"""Of the heads: so many more, which nobody needs, still cost less than gathering all keys and values."""
+"""This share of empty heads still costs less than gathering all keys and values."""
 
 
 def _divide(axes: AttentionAxes, shape_BLH: tuple[int, ...], *, is_self: bool, adds_heads: bool = True) -> _Share:

@@ -1,1 +1,1 @@
-"""What learns: the module with its LoRA, the objective, the optimizer, and the compiled step in its loop."""
+"""The part that learns: the module with its LoRA, the objective, the optimizer, and the compiled step in its loop."""

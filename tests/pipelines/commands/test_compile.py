@@ -102,7 +102,7 @@ def test_a_family_with_the_pack_is_on_disk_and_builds_nothing(
 
 
 def find_detail(family: Any, words: str, *, batch_size: int = 1) -> str:
-    """What is said about compiling once `words` are in it, less whether the cache has it; waits for nothing more."""
+    """Returns the first sentence about compiling that has `words` in it, less whether the cache has the programs."""
     found = []
 
     def watch(progress: Progress) -> None:

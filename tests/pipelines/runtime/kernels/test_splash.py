@@ -20,28 +20,33 @@ def draw(*shape: int, dtype: Any, seed: int) -> jax.Array:
 
 
 @pytest.mark.parametrize(
-    ("dtype", "keys", "width", "limit"),
+    ("dtype", "keys", "width", "seen", "limit"),
     [
-        (jnp.float32, 1300, 64, 1e-4),  # both lengths and the width are filled up
-        (jnp.float32, 512, 128, 1e-4),
-        (jnp.bfloat16, 900, 128, 2e-2),
+        (jnp.float32, 1300, 64, None, 1e-4),  # both lengths and the width are filled up
+        (jnp.float32, 512, 128, None, 1e-4),
+        (jnp.float32, 1100, 64, (1056, 544), 1e-4),  # rows of their own lengths
+        (jnp.bfloat16, 900, 128, None, 2e-2),
     ],
 )
-def test_values_and_gradients_are_those_of_plain_attention(dtype: Any, keys: int, width: int, limit: float) -> None:
+def test_values_and_gradients_are_those_of_plain_attention(
+    dtype: Any, keys: int, width: int, seen: tuple[int, int] | None, limit: float
+) -> None:
     mesh = build_mesh("dp=2", devices=jax.devices()[:2])
     query, weights = (draw(2, 1, 1100, width, dtype=dtype, seed=seed) for seed in (0, 1))
     key, value = (draw(2, 1, keys, width, dtype=dtype, seed=seed) for seed in (2, 3))
 
+    lengths = None if seen is None else jnp.asarray(seen)
+
     def run(axes: AttentionAxes | None) -> Any:
         def compute(*arrays: jax.Array) -> tuple[jax.Array, jax.Array]:
-            out = attend(*arrays, **ARGUMENTS, axes=axes)
+            out = attend(*arrays, **ARGUMENTS, key_lengths=lengths, axes=axes)
             return (out.astype(jnp.float32) * weights.astype(jnp.float32)).sum(), out
 
         traced = jax.jit(jax.value_and_grad(compute, argnums=(0, 1, 2), has_aux=True))
         return traced, traced(query, key, value)
 
     kernel, ((_, out), gradients) = run(AttentionAxes(mesh=mesh, rows="dp", learns=True, interprets=True))
-    assert "splash" in kernel.lower(query, key, value).as_text(debug_info=True)
+    assert "splash_mha" in kernel.lower(query, key, value).as_text(debug_info=True)
     _, ((_, expected), expected_gradients) = run(None)
     for found, wanted in ((out, expected), *zip(gradients, expected_gradients, strict=True)):
         found, wanted = np.asarray(found, np.float32), np.asarray(wanted, np.float32)
@@ -53,7 +58,7 @@ def test_few_queries_and_short_texts_stay_plain(queries: int, keys: int) -> None
     axes = AttentionAxes(mesh=build_mesh("dp=1", devices=jax.devices()[:1]), learns=True, interprets=True)
     query, key = (jax.ShapeDtypeStruct((1, 2, length, 64), jnp.float32) for length in (queries, keys))
     lowered = jax.jit(lambda query, key: attend(query, key, key, **ARGUMENTS, axes=axes)).lower(query, key)
-    assert "splash" not in lowered.as_text(debug_info=True)
+    assert "splash_mha" not in lowered.as_text(debug_info=True)
 
 
 @pytest.mark.parametrize(

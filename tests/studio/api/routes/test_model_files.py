@@ -23,6 +23,7 @@ from tests.hub import COMMIT, FILES, REPO, WEIGHTS, Hub, run_hub
 from tests.pipelines.models.test_model_arrivals import list_boats
 from tests.pipelines.models.test_single_files import write_header
 
+SLOW_S = 60.0  # a download of megabytes that are flushed, on a machine whose disk may be busy
 TOKEN = "hf_of-somebody-who-accepted"
 ENTRY = f"""
 [[model]]
@@ -78,6 +79,7 @@ def wait_for_state(look: Callable[[str], dict[str, Any]], *states: str) -> dict[
     return wait_for(
         f"the download to be {states}",
         lambda: found if ((found := look("own-sdxl"))["download"] or {}).get("state") in states else None,
+        timeout_s=SLOW_S,
     )
 
 
@@ -87,7 +89,7 @@ def test_a_download_is_paused_goes_on_where_it_stopped_and_is_deleted(
     hub.names_sha256, hub.stalls_after = True, 11 * 2**20
     assert (look()["is_here"], look()["disk_bytes"], look()["download"]) == (False, 0, None)
     assert keeper.post("/api/v1/models/own-sdxl/download").status_code == 202
-    wait_for("10 MiB", lambda: (look()["download"] or {}).get("done_bytes", 0) > 10 * 2**20)
+    wait_for("10 MiB", lambda: (look()["download"] or {}).get("done_bytes", 0) > 10 * 2**20, timeout_s=SLOW_S)
 
     assert keeper.delete("/api/v1/models/own-sdxl/download").status_code == 204
     paused_s = time.monotonic()
@@ -95,7 +97,7 @@ def test_a_download_is_paused_goes_on_where_it_stopped_and_is_deleted(
     hub.stalls_after = None
     hub.goes_on.set()
     paused = wait_for_state(look, "paused")
-    wait_for("the connection to end", lambda: look()["partial_bytes"] > 10 * 2**20)
+    wait_for("the connection to end", lambda: look()["partial_bytes"] > 10 * 2**20, timeout_s=SLOW_S)
     assert not paused["is_here"]
 
     keeper.post("/api/v1/models/own-sdxl/download")
