@@ -14,7 +14,7 @@ from pipelines.commands.progress import show_download
 from pipelines.errors import ModelError
 from pipelines.families import find_traits
 from pipelines.messages import say
-from pipelines.models import model_arrivals, model_manager
+from pipelines.models import description, model_arrivals, model_manager
 from pipelines.models.catalog import Model, read_data_dir
 from pipelines.models.own_models import UnusableModel
 from pipelines.models.single_files import recognise_file
@@ -116,12 +116,12 @@ def info(
         return
     found = read_data_dir(data_dir).with_partial().get(model)
     if as_json:
-        print_json(_tell(model_manager.describe_model(found)))
+        print_json(_tell(description.describe_model(found)))
     else:
         _print_info(found)
 
 
-def _tell(described: model_manager.Description) -> dict[str, Any]:
+def _tell(described: description.Description) -> dict[str, Any]:
     told = {name: getattr(described, name) for name in described.__dataclass_fields__}
     return told | {
         "lacking": {name: str(what) for name, what in described.lacking.items()},
@@ -130,7 +130,7 @@ def _tell(described: model_manager.Description) -> dict[str, Any]:
 
 
 def _print_info(model: Model) -> None:
-    told = _tell(model_manager.describe_model(model))
+    told = _tell(description.describe_model(model))
     told["lacking"] = ", ".join(f"{name} ({what})" for name, what in told["lacking"].items())
     fits, told["size"] = told.pop("fits"), _word_size(told.pop("size_bytes"))
     told["fits"] = ", ".join(name for name, does in fits.items() if does) or (

@@ -18,7 +18,8 @@ from pipelines.loras.files import inspect_lora
 from pipelines.messages import say
 from pipelines.models.catalog import OWN_FILE, load_catalog, read_data_dir
 from pipelines.models.gguf_files import MAGIC
-from pipelines.models.model_manager import add_file, append_entry, check_name, refuse_taken
+from pipelines.models.model_manager import add_file, check_name, refuse_taken
+from pipelines.models.own_entries import append_entry
 from pipelines.models.own_models import make_id
 from pipelines.models.single_files import recognise_file
 from pipelines.models.weight_files import GGUF, MAX_HEADER_BYTES, SUFFIX, SUFFIXES, read_header

@@ -1,116 +1,33 @@
-"""A data directory's own models: described, added and removed, by the command line, REST and the page alike.
+"""A data directory's own models: added, downloaded and removed, by the command line, REST and the page alike.
 
 What is added is recognised before anything is copied or written, and refused with the reason if no code here runs it.
 Importable without jax and torch.
 Not here: what a find is (own_models.py, single_files.py), downloading weights (runtime/weights/hub.py).
 """
 
-import functools
-import json
 import os
 import re
 import shutil
-import tomllib
-from collections.abc import Callable, Iterator
-from dataclasses import dataclass
 from pathlib import Path
-from typing import Any
 
 from pipelines.errors import ModelError
-from pipelines.families import find_traits
-from pipelines.files.whole import PART, put_whole, write_whole
-from pipelines.messages import Message, say
-from pipelines.models.catalog import OWN_FILE, Catalog, find_folder, load_catalog, read_data_dir
+from pipelines.files.whole import PART, put_whole
+from pipelines.messages import say
+from pipelines.models.catalog import OWN_FILE, Catalog, load_catalog, read_data_dir
 from pipelines.models.fingerprints import list_components
 from pipelines.models.gguf_files import is_gguf
 from pipelines.models.model import Model
 from pipelines.models.moved import find_repository
-from pipelines.models.own_models import INDEX, MAX_DEPTH, WEIGHTED, UnusableModel, make_id, read_own_model
-from pipelines.models.single_files import name_dtype, recognise_file
-from pipelines.models.weight_files import GGUF, SUFFIX, find_weight_files, read_header
-from pipelines.runtime.weights.hub_pins import choose_revision
+from pipelines.models.own_entries import append_entry, drop_entry
+from pipelines.models.own_models import MAX_DEPTH, UnusableModel, make_id, read_own_model
+from pipelines.models.single_files import recognise_file
+from pipelines.models.weight_files import GGUF, SUFFIX
+from pipelines.web.web_files import OnBytes, check_room
 
-PLANS = Path(__file__).parents[1] / "plan" / "answers.jsonl"
 COPY_BYTES = 2**24
-KEPT_FREE_BYTES = 2_000_000_000  # of the disk that models are downloaded to
 _NOISE = re.compile(r"(high|low)(?:[-_ ]?noise)?(?![a-z])[-_ ]?", re.IGNORECASE)  # in the names of two experts
 _SWAPPED = {"high": "low", "low": "high"}
 _REPO = re.compile(r"[\w.-]+/[\w.-]+")
-_FOLDER = say("diffusers folder")
-_ON_HUB = say("diffusers folder on the hub")
-
-OnBytes = Callable[[int, int], None]
-"""Is called with the bytes copied so far and all of them, and may raise to stop."""
-
-
-@dataclass(frozen=True, kw_only=True)
-class Description:
-    """A model as it is known without being loaded. Sizes are in bytes; None is unknown.
-
-    `origin` is its file, folder or repository, `source` where a file was downloaded from;
-    `lacking` maps components that are not there to what happens instead.
-    `fits` maps each topology for which a plan of its default size came with Lumesh to whether it fits.
-    """
-
-    id: str
-    title: str
-    family: str
-    layout: Message
-    origin: str
-    revision: str
-    dtype: str
-    size_bytes: int | None
-    lacking: dict[str, Message]
-    licence: str
-    fits: dict[str, bool]
-    description: str
-    source: str = ""
-
-
-def describe_model(model: Model) -> Description:
-    """Describes a model of a catalogue from headers, configs and the plans that come with Lumesh."""
-    layout, origin, files = _ON_HUB, model.repo, _find_cached(model)
-    lacking: dict[str, Message] = {}
-    if model.file is not None:
-        single = recognise_file(model.file)
-        layout, origin = single.likeness.layout, str(model.file)
-        files = [one for one in (model.file, model.file_2) if one is not None]
-        assert model.base is not None, "a single file has a base"
-        configs = find_folder(model)
-        names = (
-            single.list_lacking(configs, WEIGHTED, has_second=model.file_2 is not None) if configs is not None else []
-        )
-        lacking = {name: say("from {base}", base=model.base.id) for name in names if not (name == "vae" and model.vae)}
-    elif model.path is not None:
-        layout, origin, files = _FOLDER, str(model.path), _list_weights(model.path)
-    return Description(
-        id=model.id,
-        title=model.title,
-        family=find_traits(model.family).title,
-        layout=layout,
-        origin=origin,
-        revision=choose_revision(model) if model.repo else "",
-        dtype=_find_dtype(files),
-        size_bytes=sum(file.stat().st_size for file in {*files, *model.own_files}) or None,
-        lacking=lacking,
-        licence=model.licence,
-        fits=find_fitting(model),
-        description=model.description,
-        source=model.source,
-    )
-
-
-def find_fitting(model: Model) -> dict[str, bool]:
-    """Maps each topology for which a plan of the model's default size came with Lumesh to whether it fits.
-
-    A single file has the plans of its base; for a folder of one's own none came.
-    """
-    shape = str(model.default_shape)
-    return {
-        topology: fits
-        for (model_id, size, topology), fits in _read_plans().items()
-        if (model_id, size) == (model.program_id, shape) and not topology.startswith("cpu")
-    }
 
 
 def add_file(
@@ -212,16 +129,8 @@ def download_model(model: Model, *, on_bytes: OnBytes) -> None:
 
     components = tuple(list_components(model))
     needed = hub.measure_download(model, components=components)
-    free = shutil.disk_usage(hub.find_cache()).free
-    if needed is not None and needed + KEPT_FREE_BYTES > free:
-        raise ModelError(
-            say(
-                "It needs {needed} GB, and the disk has {free} GB.",
-                needed=f"{needed / 1e9:.1f}",
-                free=f"{free / 1e9:.1f}",
-            ),
-            advice=say("Make room, or set HF_HOME to a larger disk."),
-        )
+    if needed is not None:
+        check_room(hub.find_cache(), needed, advice=say("Make room, or set HF_HOME to a larger disk."))
     hub.locate(model, components=components, on_bytes=on_bytes)
 
 
@@ -239,7 +148,7 @@ def remove_model(data_dir: Path, model_id: str) -> list[str]:
     model = next((one for one in catalog.models if one.id == model_id), None)
     model = model or next((one.model for one in catalog.partial if one.model.id == model_id), None)
     removed: list[str] = []
-    if _drop_entry(data_dir / OWN_FILE, model_id):
+    if drop_entry(data_dir / OWN_FILE, model_id):
         removed.append(f"{data_dir / OWN_FILE}: {model_id}")
     places = [] if model is None else [one for one in (model.file, model.file_2) if one is not None]
     if model is not None and not places and not model.is_demo and model.path is not None:
@@ -292,7 +201,7 @@ def _check_added(data_dir: Path, model_id: str, target: Path | None) -> str:
         read_data_dir(data_dir).get(model_id)
     except ModelError:
         if target is None:
-            _drop_entry(data_dir / OWN_FILE, model_id)
+            drop_entry(data_dir / OWN_FILE, model_id)
         elif target.is_symlink() or target.is_file():
             target.unlink()
         else:
@@ -346,47 +255,10 @@ def _pair_experts(data_dir: Path, file: Path) -> str:
     written = f"{OWN_FILE}/{model_id}"
     problem = next((one for one in read_data_dir(data_dir).unusable if one.name == written), None)
     if problem is not None:
-        _drop_entry(data_dir / OWN_FILE, model_id)
+        drop_entry(data_dir / OWN_FILE, model_id)
         file.unlink()
         raise ModelError(problem.reason, advice=problem.advice)
     return model_id
-
-
-def append_entry(file: Path, fields: dict[str, str]) -> None:
-    """Adds an entry at the end of a models.toml, whose text is otherwise left as it is."""
-    before = file.read_text("utf-8") if file.exists() else ""
-    lines = ["[[model]]", *(f"{name} = {json.dumps(value)}" for name, value in fields.items()), ""]
-    write_whole(file, "\n".join([*([before.rstrip("\n"), ""] if before.strip() else []), *lines]).encode())
-
-
-def _drop_entry(file: Path, model_id: str) -> bool:
-    """Removes an entry from a models.toml, whose text is otherwise left as it is; tells whether it was there."""
-    if not file.exists():
-        return False
-    pieces = [*_split_entries(file.read_text("utf-8"))]
-    kept = [piece for piece in pieces if _read_id(piece) != model_id]
-    if len(kept) == len(pieces):
-        return False
-    write_whole(file, "".join(kept).encode())
-    return True
-
-
-def _split_entries(text: str) -> Iterator[str]:
-    piece: list[str] = []
-    for line in text.splitlines(keepends=True):
-        if line.strip().startswith("[[model]]") and piece:
-            yield "".join(piece)
-            piece = []
-        piece.append(line)
-    yield "".join(piece)
-
-
-def _read_id(piece: str) -> str | None:
-    try:
-        entries = tomllib.loads(piece).get("model", [])
-    except tomllib.TOMLDecodeError:
-        return None
-    return next((entry.get("id") for entry in entries), None)
 
 
 def _choose_variant(weights: list[str]) -> str:
@@ -405,46 +277,3 @@ def _prune(folder: Path, top: Path) -> None:
 
 def _is_inside(place: Path, folder: Path) -> bool:
     return place.parent.resolve().is_relative_to(folder.resolve()) and place != folder
-
-
-def _list_weights(folder: Path) -> list[Path]:
-    files: list[Path] = []
-    for component in WEIGHTED:
-        if (folder / component).is_dir():
-            try:
-                files += find_weight_files(folder / component)
-            except ModelError:
-                continue
-    return [file for file in files if file.exists()]
-
-
-def _find_cached(model: Model) -> list[Path]:
-    """Lists the weights of a hub model that are on this machine."""
-    if not model.repo:
-        return []
-    from huggingface_hub import try_to_load_from_cache
-
-    index = try_to_load_from_cache(model.repo, INDEX, revision=choose_revision(model))
-    return _list_weights(Path(index).parent) if isinstance(index, str) else []
-
-
-def _find_dtype(files: list[Path]) -> str:
-    """Returns what most bytes of the weights are stored in, "" without weights."""
-    counts: dict[str, int] = {}
-    for file in files:
-        for name, entry in read_header(file)[0].items():
-            if name != "__metadata__":
-                start, end = entry["data_offsets"]
-                counts[entry["dtype"]] = counts.get(entry["dtype"], 0) + end - start
-    most = max(counts, key=lambda name: counts[name], default="")
-    return name_dtype(most)
-
-
-@functools.cache
-def _read_plans() -> dict[tuple[str, str, str], bool]:
-    plans: dict[tuple[str, str, str], bool] = {}
-    for line in PLANS.read_text("utf-8").splitlines() if PLANS.exists() else ():
-        plan: dict[str, Any] = json.loads(line)
-        if plan["mode"] == "latency":
-            plans[plan["model"], plan["shape"], plan["topology"]] = plan["placement"]["kind"] != "does_not_fit"
-    return plans

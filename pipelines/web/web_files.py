@@ -235,7 +235,10 @@ class _Checked(httpcore.NetworkBackend):
         )
 
 
-def check_room(folder: Path, needed: int) -> None:
+_MAKE_ROOM = say("Make room, or link a file that lies on a larger disk.")
+
+
+def check_room(folder: Path, needed: int, *, advice: Message = _MAKE_ROOM) -> None:
     """Raises ModelError unless the disk of a folder has this many bytes, and some to spare."""
     free = shutil.disk_usage(folder).free
     if needed + KEPT_FREE_BYTES > free:
@@ -245,7 +248,7 @@ def check_room(folder: Path, needed: int) -> None:
                 needed=f"{needed / 1e9:.1f}",
                 free=f"{free / 1e9:.1f}",
             ),
-            advice=say("Make room, or link a file that lies on a larger disk."),
+            advice=advice,
         )
 
 

@@ -7,7 +7,8 @@ import numpy as np
 import pytest
 
 from pipelines.models.catalog import read_data_dir
-from pipelines.models.model_manager import add_file, describe_model
+from pipelines.models.description import describe_model
+from pipelines.models.model_manager import add_file
 from tests.pipelines.models.test_single_files import PREFIX, list_unet, list_wan
 
 

@@ -9,8 +9,9 @@ import pytest
 
 from pipelines.errors import ModelError
 from pipelines.models.catalog import read_data_dir
+from pipelines.models.description import describe_model
 from pipelines.models.model_arrivals import Source, bring_model, read_source
-from pipelines.models.model_manager import describe_model, remove_model
+from pipelines.models.model_manager import remove_model
 from pipelines.web.web_files import Web
 from tests.hub import COMMIT, REPO, make_environment, run_hub
 from tests.pipelines.models.test_gguf_files import write_header as write_gguf_header

@@ -9,8 +9,9 @@ import pytest
 
 from pipelines.errors import ModelError
 from pipelines.models.catalog import PRESETS_DIR, read_data_dir
+from pipelines.models.description import describe_model
 from pipelines.models.fingerprints import CONFIGS_DIR
-from pipelines.models.model_manager import add_file, add_folder, describe_model, remove_model
+from pipelines.models.model_manager import add_file, add_folder, remove_model
 from tests.hub import COMMIT, REPO, make_environment, run_hub
 from tests.pipelines.models.test_single_files import VAE, XL_TEXT, list_unet, list_wan, write_header
 
