@@ -1,4 +1,4 @@
-"""How smoothly the gallery scrolls: `python tests/browser/measure_gallery.py [COUNT]`.
+"""How smoothly the gallery scrolls: `python -m tests.browser.measure_gallery [COUNT]`.
 
 Starts a studio over COUNT made-up outputs with real thumbnails, scrolls them in Chromium at several speeds, and prints
 what a frame costs the page's main thread, in time of its own: the time between frames says more about who else is at
@@ -21,11 +21,9 @@ from playwright.sync_api import sync_playwright
 from rich.console import Console
 from rich.table import Table
 
-REPOSITORY = Path(__file__).resolve().parents[2]
-sys.path.insert(0, str(REPOSITORY))
-
 from studio.database import open_database
 from studio.library.bench import COUNT, fill
+from tests.places import ROOT
 
 PORT = 7995
 SPEEDS_PX_S = (600, 2000, 6000, 40_000)
@@ -55,7 +53,7 @@ def main(count: int) -> None:
     with tempfile.TemporaryDirectory() as folder:
         _fill_studio(Path(folder), count)
         command = [sys.executable, "app.py", "--fake", "--port", str(PORT), "--data-dir", folder]
-        studio = subprocess.Popen(command, cwd=REPOSITORY, stdout=subprocess.DEVNULL)
+        studio = subprocess.Popen(command, cwd=ROOT, stdout=subprocess.DEVNULL)
         try:
             _wait_until_up()
             with sync_playwright() as playwright:
@@ -72,7 +70,7 @@ def main(count: int) -> None:
 def _fill_studio(folder: Path, count: int) -> None:
     outputs_dir = folder / "outputs"
     outputs_dir.mkdir()
-    shipped = [file.with_suffix(".webp") for file in sorted((REPOSITORY / "presets" / "gallery").glob("*.json"))]
+    shipped = [file.with_suffix(".webp") for file in sorted((ROOT / "presets" / "gallery").glob("*.json"))]
     pictures = [shutil.copy(file, outputs_dir) for file in shipped if file.exists()]
     with closing(open_database(folder / "jobs.db")) as database:
         for thumb, picture in zip(fill(database, count), itertools.cycle(pictures), strict=False):

@@ -1,4 +1,4 @@
-"""How heavy the page is and when it shows something: `python tests/browser/measure_paint.py [ROUNDS]`.
+"""How heavy the page is and when it shows something: `python -m tests.browser.measure_paint [ROUNDS]`.
 
 Starts a studio without models and opens it in Chromium, each round with an empty cache and then with a filled one.
 Prints the medians of first paint, the moment a prompt can be written, and what came over the wire, ours and Gradio's.
@@ -12,14 +12,14 @@ import sys
 import tempfile
 import time
 import urllib.request
-from pathlib import Path
 from typing import Any
 
 from playwright.sync_api import sync_playwright
 from rich.console import Console
 from rich.table import Table
 
-REPOSITORY = Path(__file__).resolve().parents[2]
+from tests.places import ROOT
+
 PORT = 7994
 ROUNDS = 5
 TIMEOUT_MS = 120_000
@@ -38,7 +38,7 @@ def main(rounds: int) -> None:
     """One line with an empty cache, one with a filled one."""
     with tempfile.TemporaryDirectory() as folder:
         command = [sys.executable, "app.py", "--fake", "--port", str(PORT), "--data-dir", folder]
-        studio = subprocess.Popen(command, cwd=REPOSITORY, stdout=subprocess.DEVNULL)
+        studio = subprocess.Popen(command, cwd=ROOT, stdout=subprocess.DEVNULL)
         try:
             _wait_until_up()
             with sync_playwright() as playwright:

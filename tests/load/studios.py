@@ -12,7 +12,8 @@ from typing import Any
 import httpx
 import psutil
 
-REPOSITORY = Path(__file__).resolve().parents[2]
+from tests.places import ROOT
+
 PORT = 7995
 UNLIMITED = "1000000"
 START_S = 300.0
@@ -61,7 +62,7 @@ def start_studio(data_dir: Path, *flags: str, port: int = PORT) -> Iterator[Stud
     limits = ["--queue-quota", UNLIMITED, "--submits-per-minute", UNLIMITED]
     command = [sys.executable, "app.py", "--port", str(port), "--data-dir", str(data_dir), *limits, *flags]
     clock = time.perf_counter()
-    process = subprocess.Popen(command, cwd=REPOSITORY, stdout=subprocess.DEVNULL)
+    process = subprocess.Popen(command, cwd=ROOT, stdout=subprocess.DEVNULL)
     client = httpx.Client(base_url=f"http://127.0.0.1:{port}", timeout=60, trust_env=False)
     try:
         while not _answers(client):

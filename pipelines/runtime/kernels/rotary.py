@@ -14,7 +14,8 @@ import numpy as np
 def rotate_pairs(x_BLHD: jax.Array, cos_LD: jax.Array, sin_LD: jax.Array) -> jax.Array:
     """Turns each pair by its angle, in fp32; the tables hold every angle twice, for all rows or (B, L, D) for each."""
     turned = jnp.einsum("...d,de->...e", x_BLHD, _exchange(x_BLHD), precision=_choose_precision(x_BLHD))
-    cos, sin = (table.astype(jnp.float32)[..., None, :] for table in (cos_LD, sin_LD))
+    rows = (None,) if cos_LD.ndim == 2 else (slice(None),)  # one table for all rows, added at once: as in shipped plans
+    cos, sin = (table.astype(jnp.float32)[*rows, :, None] for table in (cos_LD, sin_LD))
     return (x_BLHD.astype(jnp.float32) * cos + turned.astype(jnp.float32) * sin).astype(x_BLHD.dtype)
 
 

@@ -28,8 +28,7 @@ from pipelines.registry import describe_parts
 from pipelines.runtime.devices.mesh import build_mesh
 from pipelines.training.planning import describe_step
 from pipelines.training.settings import TrainingSettings
-
-ROOT = Path(__file__).resolve().parents[3]
+from tests.places import ROOT
 
 Run = Callable[..., Any]
 

@@ -24,8 +24,8 @@ from pipelines.commands.stages import choose_fields, from_config
 from pipelines.files.metadata import read_recipe_of
 from pipelines.files.stage_files import write_tensors
 from pipelines.prompts.words import WORDS_FILE
+from tests.places import ROOT
 
-ROOT = Path(__file__).resolve().parents[3]
 SETTINGS = "--num_inference_steps 4 --guidance_scale 4 --mesh dp=1"
 
 

@@ -19,8 +19,8 @@ from pipelines.registry import load
 from pipelines.runtime.programs.aot_packs import read_manifest
 from pipelines.runtime.programs.compiled import counter
 from pipelines.stages import Progress, ignore_progress
+from tests.places import ROOT
 
-ROOT = Path(__file__).resolve().parents[3]
 PROGRAMS = ["encode", "denoise 64x64 1 True", "preview 64x64 1", "condition 64x64", "decode 64x64 1"]
 WISH = ["--prompt", "a red boat", "--seed", "7", "--num_inference_steps", "3", "--guidance_scale", "4"]
 

@@ -10,8 +10,8 @@ from pathlib import Path
 import pytest
 
 from pipelines.files.whole import PRIVATE, forget_parts, put_whole, write_whole
+from tests.places import ROOT
 
-ROOT = Path(__file__).resolve().parents[3]
 WRITES = {"write_text", "write_bytes", "save_file", "mkstemp", "NamedTemporaryFile"}
 # Who writes a file otherwise, and why a torn one hurts nobody.
 OTHERS = {

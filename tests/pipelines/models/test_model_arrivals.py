@@ -16,9 +16,9 @@ from pipelines.web.web_files import Web
 from tests.hub import COMMIT, REPO, make_environment, run_hub
 from tests.pipelines.models.test_gguf_files import write_header as write_gguf_header
 from tests.pipelines.models.test_single_files import VAE, write_header
+from tests.places import ROOT
 from tests.web import WebStub, run_web
 
-ROOT = Path(__file__).resolve().parents[3]
 NEARBY = Web(allows_private=True)
 
 

@@ -14,8 +14,8 @@ from pipelines.models.fingerprints import CONFIGS_DIR
 from pipelines.models.model_manager import add_file, add_folder, remove_model
 from tests.hub import COMMIT, REPO, make_environment, run_hub
 from tests.pipelines.models.test_single_files import VAE, XL_TEXT, list_unet, list_wan, write_header
+from tests.places import ROOT
 
-ROOT = Path(__file__).resolve().parents[3]
 DEMO = PRESETS_DIR / "demo" / "demo-sdxl"
 
 

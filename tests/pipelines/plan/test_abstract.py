@@ -13,7 +13,7 @@ from pipelines.plan.abstract import count_parameters, list_stages
 from pipelines.registry import describe_parts
 from pipelines.runtime.devices.mesh import build_mesh
 
-# Billions, as published with the models; the text encoders of FLUX.2 end at the last layer that is read, the image
+# Billions, as published with the models; the text encoders of FLUX.2 and Z-Image end at the last layer read, the image
 # encoder of Wan before its last one (0.631 with it).
 PUBLISHED = {
     "sd15": {"text_encoder": 0.123, "unet": 0.860, "vae": 0.084},
@@ -33,6 +33,8 @@ PUBLISHED = {
     "wan2.2-a14b": {"text_encoder": 5.68, "transformer": 14.29, "transformer_2": 14.29, "vae": 0.073},
     "wan2.2-i2v-a14b": {"text_encoder": 5.68, "transformer": 14.29, "transformer_2": 14.29, "vae": 0.127},
     "wan2.2-ti2v-5b": {"text_encoder": 5.68, "transformer": 5.0, "vae": 0.705},
+    "z-image": {"text_encoder": 3.92, "transformer": 6.15, "vae": 0.084},
+    "z-image-turbo": {"text_encoder": 3.92, "transformer": 6.15, "vae": 0.084},
 }
 SHIPPED = [model for model in load_catalog().models if not model.is_demo]
 

@@ -32,8 +32,8 @@ from pipelines.training.run import Result, train
 from pipelines.training.settings import read_settings
 from tests.pipelines.single_files import write_ldm
 from tests.pipelines.training.zorb import make
+from tests.places import ROOT
 
-ROOT = Path(__file__).resolve().parents[3]
 STEPS = 6
 SAMPLE = "a red sailboat"
 

@@ -14,8 +14,8 @@ import httpx
 import pytest
 
 from studio.flags import read_settings
+from tests.places import ROOT
 
-ROOT = Path(__file__).resolve().parents[3]
 HOSTING = ROOT / "studio" / "hosting"
 NGINX = shutil.which("nginx") or shutil.which("nginx", path="/usr/sbin")
 

@@ -1,7 +1,6 @@
 """The manifest for Kubernetes names what exists: the pinned Ray, flags that are taken, one secret for both sides."""
 
 import shlex
-from pathlib import Path
 from typing import Any
 
 import pytest
@@ -9,9 +8,7 @@ import yaml
 
 from studio.cluster import join
 from studio.flags import read_settings
-from studio.hosting import __file__ as hosting
-
-ROOT = Path(hosting).resolve().parents[2]
+from tests.places import ROOT
 
 
 @pytest.fixture(scope="module")

@@ -2,7 +2,6 @@
 
 import json
 import re
-from pathlib import Path
 
 import pytest
 from fastapi import FastAPI
@@ -13,8 +12,8 @@ from studio.jobs.states import JobState
 from studio.jobs.workers import WorkerState
 from studio.ui import catalogues, page
 from studio.ui.catalogues import ENGLISH, LANGUAGES, Language, Message
+from tests.places import ROOT
 
-ROOT = Path(catalogues.__file__).resolve().parents[2]
 SCRIPTS = sorted((page.STATIC_DIR / "js").rglob("*.js"))
 EVENTS = "stream.js"  # its kinds of events look like ids
 OTHERS = sorted(LANGUAGES.keys() - {ENGLISH})

@@ -12,10 +12,9 @@ import pytest
 from pipelines.models.catalog import load_catalog
 from studio.library.presets.shipped import read_shipped
 from studio.library.presets.styles import read_styles
-from studio.ui import catalogues
 from studio.ui.catalogues import LANGUAGES
+from tests.places import ROOT
 
-ROOT = Path(catalogues.__file__).resolve().parents[2]
 WHOLE = ["zh"]
 CODES_OF = {"say": 1, "say_count": 2}  # a function of pipelines/messages.py: its leading arguments that are codes
 

@@ -8,8 +8,7 @@ from pathlib import Path
 import pytest
 
 from studio.worker.lock import AlreadyRunningError, hold_lock
-
-ROOT = Path(__file__).resolve().parents[3]
+from tests.places import ROOT
 
 
 def test_a_second_holder_is_told_who_holds_it(tmp_path: Path) -> None:

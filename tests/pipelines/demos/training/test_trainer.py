@@ -18,8 +18,8 @@ from pipelines.demos.training.checkpoint import KEPT, load_checkpoint, save_chec
 from pipelines.demos.training.optimizer import Course, build_optimizer
 from pipelines.demos.training.trainer import Task, train
 from pipelines.runtime.devices.mesh import build_mesh
+from tests.places import ROOT
 
-ROOT = Path(__file__).resolve().parents[3]
 STEPS = 40
 WEIGHT = np.array(
     [[1.0, -2.0, 0.5, 0.0], [0.0, 1.0, 1.0, -1.0], [2.0, 0.0, -0.5, 1.0], [0.5, 0.5, 0.5, 0.5]], np.float32

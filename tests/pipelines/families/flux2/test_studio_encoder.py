@@ -33,9 +33,9 @@ from studio.worker.local_desk import LocalDesk
 from studio.worker.loop import Worker
 from studio.worker.opening import open_devices
 from studio.worker.resident import Loader, Resident
+from tests.places import ROOT
 
 SERVER_DEADLINE_S = 300.0  # it imports jax and torch, and compiles
-ROOT = Path(__file__).resolve().parents[4]
 
 
 def find_free_port() -> int:

@@ -10,8 +10,7 @@ from pathlib import Path
 import pytest
 
 from pipelines.runtime.devices import platform
-
-ROOT = Path(__file__).resolve().parents[4]
+from tests.places import ROOT
 
 CHOOSE = """
 import gc, os

@@ -19,8 +19,8 @@ from pipelines.runtime.devices.mesh import build_mesh
 from pipelines.runtime.kernels.flash import flash_attention
 from pipelines.runtime.programs.aot_packs import MANIFEST, PackError, Packs, describe_target, read_manifest, write_pack
 from pipelines.runtime.programs.compiled import Program, Programs, counter, lower
+from tests.places import ROOT
 
-ROOT = Path(__file__).resolve().parents[4]
 MODEL = "model"
 
 

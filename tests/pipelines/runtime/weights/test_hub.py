@@ -19,8 +19,8 @@ import pytest
 from pipelines.runtime.weights.hub import find_revision
 from tests.conftest import wait_for
 from tests.hub import COMMIT, FILES, GATED, REPO, WEIGHTS, Hub, make_environment, run_hub
+from tests.places import ROOT
 
-ROOT = Path(__file__).resolve().parents[4]
 DOWNLOAD = """
 import json, sys
 from pipelines.models.catalog import Model, Shape

@@ -10,8 +10,8 @@ import pytest
 from pipelines.models.catalog import load_catalog
 from pipelines.runtime.weights.hub_pins import PINS_FILE, choose_revision, keep_pin, use_pins_file
 from tests.hub import COMMIT, REPO, make_environment, run_hub
+from tests.places import ROOT
 
-ROOT = Path(__file__).resolve().parents[4]
 OTHER = "f" * 40
 
 
