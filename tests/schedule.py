@@ -17,7 +17,8 @@ import psutil
 import pytest
 from xdist.scheduler import LoadGroupScheduling
 
-ROOT = Path(__file__).resolve().parent.parent
+from tests.places import ROOT
+
 DURATIONS_FILE = ROOT / "tests" / "durations.json"
 UNKNOWN_S = 1.0  # for a group of tests that nobody measured
 FAMILIES = ROOT / "tests" / "pipelines" / "families"

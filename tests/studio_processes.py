@@ -15,7 +15,7 @@ from collections.abc import Mapping, Sequence
 from pathlib import Path
 from typing import Protocol
 
-ROOT = Path(__file__).resolve().parent.parent
+from tests.places import ROOT
 
 _server = multiprocessing.get_context("forkserver")
 _server.set_forkserver_preload(["tests.imported_app"])

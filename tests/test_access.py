@@ -12,8 +12,8 @@ import httpx
 
 from studio.access.users import Users
 from studio.database import open_database
+from tests.places import ROOT
 
-ROOT = Path(__file__).resolve().parent.parent
 PASSWORD = "lovelace-1815"
 Start = Callable[..., Any]
 

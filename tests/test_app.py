@@ -22,8 +22,8 @@ import app
 from studio.database import open_database
 from studio.library import uploads
 from studio.settings import Settings
+from tests.places import ROOT
 
-ROOT = Path(__file__).resolve().parent.parent
 Studio = Any  # conftest.RunningStudio
 Start = Callable[..., Studio]
 

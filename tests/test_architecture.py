@@ -11,9 +11,9 @@ import pytest
 
 from pipelines.families import FAMILIES
 
-ROOT = Path(__file__).resolve().parent.parent
-
 # Highest first. A module belongs to the longest name that it begins with; it may import from there and from lower
+from tests.places import ROOT
+
 # layers, and names in one layer do not see each other.
 LAYERS = (
     ("app",),

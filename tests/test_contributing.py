@@ -2,11 +2,10 @@
 
 import re
 from collections.abc import Iterator
-from pathlib import Path
 
+from tests.places import ROOT
 from tests.tiers import TIERS
 
-ROOT = Path(__file__).resolve().parent.parent
 TEXT = (ROOT / ".github" / "CONTRIBUTING.md").read_text("utf-8")
 TREE = TEXT.split("```")[1]
 PACKAGES = ("pipelines", "studio")

@@ -16,8 +16,8 @@ from studio.cluster import join
 from studio.database import open_database
 from studio.flags import read_settings
 from studio.ui.manual import slug
+from tests.places import ROOT
 
-ROOT = Path(__file__).resolve().parent.parent
 README = (ROOT / "README.md").read_text("utf-8")
 PAGES = {
     file.relative_to(ROOT).as_posix(): file.read_text("utf-8")

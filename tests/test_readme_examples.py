@@ -11,7 +11,8 @@ from typing import Any
 
 import pytest
 
-ROOT = Path(__file__).resolve().parent.parent
+from tests.places import ROOT
+
 PAGE = (ROOT / "studio" / "docs" / "rest.md").read_text("utf-8")
 SERVER = "localhost:7860"
 TIMEOUT_S = 300.0

@@ -12,7 +12,8 @@ from typing import Any
 
 import pytest
 
-ROOT = Path(__file__).resolve().parent.parent
+from tests.places import ROOT
+
 TIERS = ("unit", "model", "process", "tpu_aot", "browser")  # fastest first
 
 # The longest path that fits a test's file names its tier.

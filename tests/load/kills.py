@@ -28,7 +28,8 @@ import httpx
 import psutil
 from rich.console import Console
 
-ROOT = Path(__file__).resolve().parent.parent.parent
+from tests.places import ROOT
+
 STEPS = 8
 RECOVER_S = 300.0
 START_S = 120.0
