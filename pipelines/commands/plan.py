@@ -53,7 +53,17 @@ Answers = Annotated[
 
 
 _OF_TRAINING = ("lora", "full", "batch", "rank", "accumulate", "remat", "steps", "chip_price", "again")
-_OF_STAGES = ("mode", "guidance_scale", "mesh", "dump_hlo", "all_models", "all_shapes", "search", "progress_json")
+_OF_STAGES = (
+    "mode",
+    "guidance_scale",
+    "mesh",
+    "step_cache",
+    "dump_hlo",
+    "all_models",
+    "all_shapes",
+    "search",
+    "progress_json",
+)
 
 
 def plan(
@@ -65,6 +75,7 @@ def plan(
     mode: Mode = "latency",
     guidance_scale: options.GuidanceScale = None,
     mesh: options.MeshText = None,
+    step_cache: options.StepCacheText = None,
     dump_hlo: DumpHlo = None,
     all_models: AllModels = False,
     all_shapes: AllShapes = False,
@@ -133,7 +144,10 @@ def plan(
             plan_training.plan_training(asked, place)
         return
     if matrix:
-        own = ("model", "topology", "shape", "mode", "mesh", "guidance_scale", "all_models", "all_shapes")
+        own = (
+            *("model", "topology", "shape", "mode", "mesh", "step_cache", "guidance_scale"),
+            *("all_models", "all_shapes"),
+        )
         if any(map(given, own)):
             raise RecipeError({"matrix": english("chooses models, shapes, topologies and modes itself")})
         wanted = [*list_matrix(load_catalog().models)]
@@ -183,6 +197,7 @@ def plan(
                     shape=one.shape,
                     mode=one.mode,
                     mesh=mesh,
+                    step_cache=step_cache or "off",
                     cache_dir=place.plan_cache_dir,
                     on_progress=progress,
                     known=known,
@@ -221,7 +236,8 @@ def _name_command(params: Mapping[str, Any], given: Callable[[str], bool]) -> st
     """Returns the command that makes these plans, without the options that only say where to write them."""
     flags = {"all_models": "all", "matrix": "matrix", "all_shapes": "all-shapes"}
     words = [f"--{flag}" for name, flag in flags.items() if params[name]]
-    words += [f"--{name} {params[name]}" for name in ("model", "topology", "shape", "mode", "mesh") if given(name)]
+    named = ("model", "topology", "shape", "mode", "mesh", "step_cache")
+    words += [f"--{name.replace('_', '-')} {params[name]}" for name in named if given(name)]
     return " ".join(("python -m pipelines plan", *words))
 
 

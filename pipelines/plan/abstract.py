@@ -4,7 +4,7 @@ The loader's own code describes the model. The configs of the catalogue's models
 folder each in diffusers layout without weights; other models have their own folder.
 """
 
-from collections.abc import Mapping
+from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 from typing import Any
 
@@ -21,12 +21,14 @@ class Stage:
     """One program of a model, which takes the weights of `components`.
 
     `runs` is how often each output needs it: 0 for previews, and for encoding pictures that the model does not require.
+    With a step cache `reused` of them take what an earlier one computed.
     """
 
     name: str
     program: Program
     components: tuple[str, ...]
     runs: int
+    reused: int = 0
 
 
 def count_parameters(parts: Any) -> dict[str, int]:
@@ -37,13 +39,17 @@ def count_parameters(parts: Any) -> dict[str, int]:
     }
 
 
-def list_stages(model: Model, parts: Any, shape: Shape, *, batch_size: int) -> list[Stage]:
+def list_stages(
+    model: Model, parts: Any, shape: Shape, *, batch_size: int, reused_steps: Sequence[int] | None = None
+) -> list[Stage]:
     """Lists every program that the worker would compile for this shape, in the order of a job.
 
-    Two experts run one program, each with its own weights and its own part of the steps.
+    Two experts run one program, each with its own weights and its own part of the steps. With `reused_steps` it is the
+    denoiser's program with a step cache, of whose steps, from 0, these reuse earlier ones.
     """
     stages: list[Stage] = []
-    programs = sorted(_list_programs(model, parts, shape, batch_size=batch_size), key=_find_place)
+    reuses = reused_steps is not None
+    programs = sorted(_list_programs(model, parts, shape, batch_size=batch_size, reuses=reuses), key=_find_place)
     for program in programs:
         name = str(program.key[0])
         if name != "denoise":
@@ -51,16 +57,20 @@ def list_stages(model: Model, parts: Any, shape: Shape, *, batch_size: int) -> l
             stages.append(Stage(name=name, program=program, components=_find_components(parts, program), runs=runs))
             continue
         shares = find_architecture(model).share_steps(model, parts, shape)
+        first = 0
         for count, (component, steps) in enumerate(shares.items(), 1):
             title = name if count == 1 else f"{name}_{count}"
-            stages.append(Stage(name=title, program=program, components=(component,), runs=steps))
+            reused = sum(first <= step < first + steps for step in reused_steps or ())
+            stages.append(Stage(name=title, program=program, components=(component,), runs=steps, reused=reused))
+            first += steps
     return stages
 
 
-def _list_programs(model: Model, parts: Any, shape: Shape, *, batch_size: int) -> list[Program]:
+def _list_programs(model: Model, parts: Any, shape: Shape, *, batch_size: int, reuses: bool) -> list[Program]:
     """Lists the programs without references, and the one that encodes an edit's picture of the output's size."""
     family, uses_cfg = find_architecture(model).programs, model.guidance_scale > 1
-    layout = family.lay_out(parts, shape, batch_size=batch_size, uses_cfg=uses_cfg)
+    cache = {"uses_step_cache": True} if reuses else {}  # not every family can
+    layout = family.lay_out(parts, shape, batch_size=batch_size, uses_cfg=uses_cfg, **cache)
     programs = list(family.list_programs(parts, layout))
     picture = choose_references(model, [(shape.width, shape.height)])
     if picture is None:
@@ -76,7 +86,7 @@ def _count_runs(model: Model, stage: str) -> int:
 
 
 _READING = ("image", "condition", "reference")
-_ORDER = ("encode", *_READING, "denoise", "preview", "decode")
+_ORDER = ("encode", *_READING, "residual", "denoise", "preview", "decode")
 
 
 def _find_place(program: Program) -> int:

@@ -17,10 +17,11 @@ from typing import Any
 from pipelines.plan.compiler import Answer, Verdict
 from pipelines.plan.estimate import ESTIMATOR, Cost, Estimate
 from pipelines.plan.planner import Plan, describe_placement
+from pipelines.recipes.step_cache import OFF
 
 SHIPPED = Path(__file__).with_name("answers.jsonl")
 
-_ID = ("model", "shape", "topology", "mode", "mesh")
+_ID = ("model", "shape", "topology", "mode", "mesh", "step_cache")
 
 
 def describe(plan: Plan) -> dict[str, Any]:
@@ -33,6 +34,7 @@ def describe(plan: Plan) -> dict[str, Any]:
         "mesh": plan.mesh,
         "batch_size": plan.batch_size,
         "steps": plan.model.steps,
+        **({} if plan.step_cache == OFF else {"step_cache": plan.step_cache}),
         "placement": describe_placement(plan),
         "estimated_moves_s": plan.estimated_moves_s,
         "estimated_total_s": plan.estimated_total_s,
@@ -41,6 +43,7 @@ def describe(plan: Plan) -> dict[str, Any]:
             {
                 "stage": one.stage.name,
                 "runs": one.stage.runs,
+                **({"reused": one.stage.reused} if one.stage.reused else {}),
                 "fits": one.fits,
                 "estimated_s": one.estimated_s,
                 "program": one.verdict.program,
@@ -59,7 +62,7 @@ def read_lines(file: Path) -> list[dict[str, Any]]:
 
 def add_lines(file: Path, lines: Sequence[Mapping[str, Any]]) -> list[dict[str, Any]]:
     """Adds lines to the file, replacing earlier plans of the same thing; returns all lines in a stable order."""
-    found = {tuple(line[name] for name in _ID): dict(line) for line in (*read_lines(file), *lines)}
+    found = {tuple(line.get(name, "") for name in _ID): dict(line) for line in (*read_lines(file), *lines)}
     ordered = [found[key] for key in sorted(found)]
     write_lines(file, ordered)
     return ordered
@@ -88,14 +91,11 @@ def collect_verdicts(lines: Sequence[Mapping[str, Any]]) -> dict[str, Verdict]:
 
 def write_estimate(found: Estimate) -> dict[str, dict[str, Any]]:
     """Returns the estimate for JSON; `asdict` would turn a Counter into pairs of keys and counts."""
-    return {part: dict(vars(getattr(found, part))) for part in _PARTS}
+    return {part: dict(vars(cost)) for part, cost in vars(found).items() if cost is not None}
 
 
 def read_estimate(saved: Mapping[str, Mapping[str, Any]]) -> Estimate:
-    return Estimate(**{part: _read_cost(saved[part]) for part in _PARTS})
-
-
-_PARTS = ("run", "once")
+    return Estimate(**{part: _read_cost(cost) for part, cost in saved.items()})
 
 
 def _read_cost(saved: Mapping[str, Any]) -> Cost:

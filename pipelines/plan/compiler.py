@@ -84,8 +84,11 @@ class Compiler:
         self._known = known or {}
         cache_dir.mkdir(parents=True, exist_ok=True)
 
-    def ask(self, program: Program, *, on_compile: Callable[[], None] = lambda: None) -> Verdict:
-        """Returns the verdict on a program, calling `on_compile` before a compilation. Raises CompilerError."""
+    def ask(self, program: Program, *, reuses: bool = False, on_compile: Callable[[], None] = lambda: None) -> Verdict:
+        """Returns the verdict on a program, calling `on_compile` before a compilation. Raises CompilerError.
+
+        A program that `reuses` has steps of two kinds, with and without a step cache's help.
+        """
         lowered = lower(program)
         key = self.name(program, lowered)
         if key in self._known and _is_answer(self._known[key].answer):
@@ -97,9 +100,8 @@ class Compiler:
             self._keep(key, *found)
         answer, text = found
         chip = self._topology.chip
-        return Verdict(
-            program=key, answer=answer, text=text, estimate=estimate(Module(text), chip) if chip and text else None
-        )
+        found_estimate = estimate(Module(text), chip, reuses=reuses) if chip and text else None
+        return Verdict(program=key, answer=answer, text=text, estimate=found_estimate)
 
     def name(self, program: Program, lowered: Any) -> str:
         """Returns the fingerprint of a traced program."""

@@ -11,6 +11,7 @@ convolutional models.
 
 import math
 from collections import Counter
+from collections.abc import Callable, Sequence
 from dataclasses import dataclass, field
 
 from pipelines.plan.hlo import (
@@ -69,32 +70,46 @@ class Cost:
 
 @dataclass(frozen=True, kw_only=True)
 class Estimate:
-    """A program's cost: `run` is one call, or one step of a denoising loop, and `once` the work around the steps."""
+    """A program's cost: `run` is one call, or one step of a denoising loop, and `once` the work around the steps.
+
+    `reused` is a step that reuses what an earlier one computed, of a program with a step cache.
+    """
 
     run: Cost
     once: Cost
+    reused: Cost | None = None
 
 
-def estimate(module: Module, chip: Chip) -> Estimate:
-    """Estimates a program compiled for this chip."""
+def estimate(module: Module, chip: Chip, *, reuses: bool = False) -> Estimate:
+    """Estimates a program compiled for this chip; one that `reuses` has the branch for it in its steps."""
     walk = _Walk(module, chip)
     once = walk.cost(module.entry)
     if not walk.steps:
         return Estimate(run=once, once=Cost())
-    run = Cost()
-    for body in dict.fromkeys(walk.steps):
-        run.add(walk.cost(body))
-    return Estimate(run=run, once=once)
+    return Estimate(
+        run=walk.add_steps(), once=once, reused=_Walk(module, chip, takes=min).add_steps(walk.steps) if reuses else None
+    )
 
 
 class _Walk:
-    """Adds up the cost of computations, each once; `steps` collects the bodies of denoising loops."""
+    """Adds up the cost of computations, each once; `steps` collects the bodies of denoising loops.
 
-    def __init__(self, module: Module, chip: Chip) -> None:
+    Where a program branches it `takes` the longest way, or the shortest.
+    """
+
+    def __init__(self, module: Module, chip: Chip, *, takes: Callable[..., Cost] = max) -> None:
         self.steps: list[str] = []
         self._module = module
         self._chip = chip
+        self._takes = takes
         self._known: dict[str, Cost] = {}
+
+    def add_steps(self, bodies: Sequence[str] | None = None) -> Cost:
+        """Returns the cost of a step: of each body in turn."""
+        total = Cost()
+        for body in dict.fromkeys(bodies or self.steps):
+            total.add(self.cost(body))
+        return total
 
     def cost(self, computation: str) -> Cost:
         if computation not in self._known:
@@ -172,7 +187,7 @@ class _Walk:
                 cost.add(self.cost(body), times=trips)
         elif one.opcode == "conditional":
             names = one.find_called("branch_computations", "true_computation", "false_computation")
-            cost.add(max(map(self.cost, names), key=lambda branch: branch.total_s))
+            cost.add(self._takes(map(self.cost, names), key=lambda branch: branch.total_s))
         elif one.opcode == "custom-call" and f'custom_call_target="{PALLAS_TARGET}"' in one.attributes:
             multiplied_s = self._count_kernel_s(one)
             moved_s = count_pallas_bytes(one) / self._chip.hbm_bytes_per_s

@@ -31,7 +31,8 @@ def write_matrix(lines: Iterable[Mapping[str, Any]], *, command: str) -> str:
         f"it from the host's memory where not all have room at once, at {HOST_BYTES_PER_S / 1e9:.0f} GB/s a chip, an",
         "assumption. Compiling is counted in seconds by the clock of the machine that made this page, which may have",
         "had other work. The kernels for attention and convolutions are counted at 56 % of a chip's peak, which their",
-        "schedules say for v6e; for other chips that is an assumption, on the careful side.",
+        "schedules say for v6e; for other chips that is an assumption, on the careful side. With a step cache a step",
+        "is a computed one; *in all* counts those that reuse it.",
         *(["", earlier] if any(map(_is_earlier, lines)) else []),
     ]
     for name, own in groupby(lines, key=lambda line: line["topology"]):
@@ -54,7 +55,9 @@ def _summarise(line: Mapping[str, Any]) -> list[str]:
     return [
         line["model"],
         line["shape"] + (f" {_EARLIER}" if _is_earlier(line) else ""),
-        line["mesh"] + (f", {line['batch_size']} at once" if line["batch_size"] > 1 else ""),
+        line["mesh"]
+        + (f", {line['batch_size']} at once" if line["batch_size"] > 1 else "")
+        + (f", step cache {line['step_cache']}" if "step_cache" in line else ""),
         line["placement"]["kind"].replace("_", " "),
         show_bytes(line["placement"]["resident_bytes"]),
         *(_show_run(stages.get(name)) for name in ("encode", "denoise", "decode")),

@@ -9,8 +9,9 @@ from typing import Any
 
 from jax.sharding import Mesh
 
+from pipelines.errors import RecipeError
 from pipelines.mesh_text import THROUGHPUT
-from pipelines.messages import add_codes
+from pipelines.messages import add_codes, english
 from pipelines.models.catalog import Model, Shape
 from pipelines.plan import measured
 from pipelines.plan.abstract import Stage, list_stages
@@ -19,6 +20,7 @@ from pipelines.plan.estimate import Estimate, count_chunks
 from pipelines.plan.packing import outputs_at_once
 from pipelines.plan.placement import Need, Placement, recommend
 from pipelines.plan.topologies import CPU_SOURCE, TPU_SOURCE, Topology, find_devices
+from pipelines.recipes.step_cache import OFF
 from pipelines.registry import build_mesh_for, describe_parts
 from pipelines.runtime.devices.mesh import describe_mesh
 from pipelines.runtime.devices.offload import measure
@@ -79,11 +81,15 @@ class StagePlan:
         """Returns the time of all runs that an output needs."""
         if self.estimate is None:
             return None
-        run_s, once_s = self.estimate.run.total_s, self.estimate.once.total_s
+        run_s, once_s, reused = self.estimate.run.total_s, self.estimate.once.total_s, self.estimate.reused
+        runs_s = self.stage.runs * run_s
+        if reused is not None:
+            runs_s -= self.stage.reused * (run_s - reused.total_s)
         if not once_s:
-            return self.stage.runs * run_s
-        chunks = count_chunks(steps=self.stage.runs, step_s=run_s, max_chunk=MAX_CHUNK, target_s=CHUNK_TARGET_S)
-        return self.stage.runs * run_s + chunks * once_s
+            return runs_s
+        step_s = runs_s / max(self.stage.runs, 1)
+        chunks = count_chunks(steps=self.stage.runs, step_s=step_s, max_chunk=MAX_CHUNK, target_s=CHUNK_TARGET_S)
+        return runs_s + chunks * once_s
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -99,6 +105,8 @@ class Plan:
     stages: tuple[StagePlan, ...]
     placement: Placement
     is_mesh_given: bool = False
+    step_cache: str = OFF
+    """As a recipe names it: off, mild, strong, or numbers."""
 
     @property
     def fits(self) -> bool:
@@ -133,19 +141,21 @@ def make_plan(
     shape: Shape,
     mode: str,
     mesh: str | None,
+    step_cache: str = OFF,
     cache_dir: Path,
     on_progress: OnProgress,
     known: Mapping[str, Verdict] | None = None,
     dump_dir: Path | None = None,
 ) -> Plan:
-    """Compiles what is neither known nor cached, minutes for large models. Raises MeshError and ModelError.
+    """Compiles what is neither known nor cached, minutes for large models. Raises MeshError, ModelError, RecipeError.
 
     With a `dump_dir` nothing counts as known, because known verdicts have no HLO text.
     """
+    reused_steps = _choose_reused(model, step_cache)
     built, batch_size = choose_mesh(model, topology, mode=mode, mesh=mesh)
     parts = describe_parts(model, built)
     weights = {name: measure(own) for name, own in parts.weights.items()}
-    stages = list_stages(model, parts, shape, batch_size=batch_size)
+    stages = list_stages(model, parts, shape, batch_size=batch_size, reused_steps=reused_steps)
     compiler = Compiler(topology, cache_dir=cache_dir, known=None if dump_dir else known)
     measured_ms = measured.choose(
         measured.read(cache_dir),
@@ -161,7 +171,7 @@ def make_plan(
         report = functools.partial(
             on_progress, Progress(phase="compiling", done=done, total=len(stages), detail=stage.name)
         )
-        verdict = compiler.ask(stage.program, on_compile=report)
+        verdict = compiler.ask(stage.program, reuses=stage.reused > 0, on_compile=report)
         if dump_dir is not None and verdict.text:
             dump_dir.mkdir(parents=True, exist_ok=True)
             (dump_dir / f"{model.id}_{stage.name}.hlo").write_text(verdict.text, "utf-8")
@@ -196,7 +206,22 @@ def make_plan(
         stages=tuple(planned),
         placement=recommend(needs, weights, topology=topology, model=model, shape=shape),
         is_mesh_given=mesh is not None,
+        step_cache=step_cache,
     )
+
+
+def _choose_reused(model: Model, step_cache: str) -> tuple[int, ...] | None:
+    """Lists the steps that reuse earlier ones, None with the step cache off."""
+    if step_cache == OFF:
+        return None
+    if model.step_cache is None:
+        raise RecipeError({"step_cache": english(f"{model.id} has no step cache; `calibrate` finds one")})
+    try:
+        strength = model.step_cache.choose(step_cache)
+    except ValueError as error:
+        raise RecipeError({"step_cache": error.args[0]}) from error
+    assert strength is not None, "off is handled"
+    return model.step_cache.list_reused(strength, steps=model.steps, flow_shift=model.flow_shift)
 
 
 def choose_mesh(model: Model, topology: Topology, *, mode: str, mesh: str | None) -> tuple[Mesh, int]:
@@ -218,6 +243,7 @@ def to_json(plan: Plan) -> dict[str, Any]:
         "mode": plan.mode,
         "mesh": plan.mesh,
         "batch_size": plan.batch_size,
+        "step_cache": plan.step_cache,
         **add_codes({"source": TPU_SOURCE if plan.topology.chip else CPU_SOURCE}),
         "versions": read_versions(),
         "fits": plan.fits,
@@ -241,11 +267,13 @@ def _stage_to_json(planned: StagePlan, mesh: str) -> dict[str, Any]:
         "stage": planned.stage.name,
         "components": list(planned.stage.components),
         "runs": planned.stage.runs,
+        "reused": planned.stage.reused,
         "mesh": mesh,
         "fits": planned.fits,
         "hbm_bytes": planned.hbm_bytes,
         "compile_s": round(planned.answer.compile_s, 2),
         "estimated_ms": _round(planned.estimated_ms, 4),
+        "estimated_reused_ms": found and found.reused and _round(1000 * found.reused.total_s, 4),
         "measured_ms": _round(planned.measured_ms, 4),
         "estimated_parts_ms": found
         and {

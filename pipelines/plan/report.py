@@ -8,6 +8,7 @@ from rich.table import Table
 from pipelines.plan.placement import HOST_BYTES_PER_S
 from pipelines.plan.planner import Plan, StagePlan
 from pipelines.plan.topologies import CPU_SOURCE, TPU_SOURCE
+from pipelines.recipes.step_cache import OFF
 
 COLUMNS = ("stage", "fits", "weights", "temp", "code", "total", "compile", "estimated", "kernels", "exposed")
 
@@ -26,6 +27,12 @@ def print_plan(plan: Plan, console: Console) -> None:
         table.add_row(*_describe_moves(plan.estimated_moves_s))
     console.print(table)
     say("Weights, temp, code and their total in GB a chip, compile in s, the rest in ms.")
+    for one in plan.stages:
+        if one.estimate is not None and one.estimate.reused is not None:
+            say(
+                f"{one.stage.name}: {one.stage.reused} of {one.stage.runs} steps reuse what an earlier one computed, "
+                f"{1000 * one.estimate.reused.total_s:.2f} ms each."
+            )
     if plan.estimated_moves_s:
         say(f"Moves: what comes back from the host's memory, if at {HOST_BYTES_PER_S / 1e9:.0f} GB/s a chip.")
     for one in plan.stages:
@@ -49,7 +56,8 @@ def print_plan(plan: Plan, console: Console) -> None:
 def describe_machine(plan: Plan) -> str:
     """Returns chips, mesh and the number of outputs at once, for people."""
     made = f"{plan.batch_size} at once" if plan.batch_size > 1 else "one output"
-    return f"{plan.topology.title}, mesh {plan.mesh}, {plan.mode} ({made})"
+    cache = "" if plan.step_cache == OFF else f", step cache {plan.step_cache}"
+    return f"{plan.topology.title}, mesh {plan.mesh}, {plan.mode} ({made}){cache}"
 
 
 def describe_way(plan: Plan) -> str:
@@ -81,7 +89,8 @@ def describe_measured(plan: Plan) -> str:
 def describe_stage(one: StagePlan) -> list[str]:
     """Returns one cell for each of COLUMNS; `estimated` includes kernels and exposed collectives."""
     sizes = one.hbm_bytes
-    runs = f" x{one.stage.runs}" if one.stage.runs > 1 else ""
+    computed = one.stage.runs - one.stage.reused
+    runs = f" x{computed}" if computed > 1 else ""
     row = [f"{one.stage.name}{runs}", "yes" if one.fits else "no"]
     row += [f"{sizes[name] / 1e9:.2f}" for name in ("weights", "temp", "code", "total")]
     row.append(f"{one.answer.compile_s:.0f}")

@@ -32,7 +32,7 @@ def _read_lines() -> dict[tuple[str, ...], dict[str, Any]]:
     return {
         tuple(line[name] for name in ("model", "shape", "topology", "mode")): line
         for line in lines
-        if line["estimator"] == ESTIMATOR and not line.get("is_earlier")
+        if line["estimator"] == ESTIMATOR and not line.get("is_earlier") and "step_cache" not in line
     }
 
 

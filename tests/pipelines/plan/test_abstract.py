@@ -75,6 +75,20 @@ def test_two_experts_share_the_steps_and_one_program() -> None:
     assert 0 < stages["denoise"].runs < model.steps == stages["denoise"].runs + stages["denoise_2"].runs
 
 
+def test_a_step_cache_has_a_program_of_its_own_whose_experts_reuse_their_own_steps() -> None:
+    model = load_catalog().get("wan2.2-a14b")
+    parts = describe_parts(model, build_mesh("dp=1"))
+    last = model.steps - 1
+    plain, cached = (
+        {one.name: one for one in list_stages(model, parts, model.default_shape, batch_size=1, reused_steps=steps)}
+        for steps in (None, (3, last - 1, last))
+    )
+    assert cached.keys() == plain.keys() | {"residual"}
+    assert cached["denoise"].program.key != plain["denoise"].program.key
+    assert [cached[name].reused for name in ("denoise", "denoise_2")] == [1, 2]
+    assert not any(stage.reused for stage in plain.values())
+
+
 @pytest.mark.parametrize(
     ("model_id", "names"),
     [

@@ -103,6 +103,46 @@ ENTRY %main (q: bf16[8]) -> bf16[8] {
     assert (found.attention_s, found.compute_s) == pytest.approx((1e-6, 2e-6))
 
 
+REUSING = """
+%fused (p: bf16[8]) -> bf16[8] {
+  ROOT %p = bf16[8]{0} parameter(0)
+}
+
+%compute (p: bf16[8]) -> bf16[8] {
+  %p = bf16[8]{0} parameter(0)
+  ROOT %layers = bf16[8]{0} fusion(%p), kind=kLoop, calls=%fused, backend_config={"window_config":{"estimated_cycles":"9000"}}
+}
+
+%reuse (p: bf16[8]) -> bf16[8] {
+  %p = bf16[8]{0} parameter(0)
+  ROOT %added = bf16[8]{0} fusion(%p), kind=kLoop, calls=%fused, backend_config={"window_config":{"estimated_cycles":"100"}}
+}
+
+%step (p: bf16[8]) -> bf16[8] {
+  %p = bf16[8]{0} parameter(0)
+  %in = bf16[8]{0} fusion(%p), kind=kLoop, calls=%fused, backend_config={"window_config":{"estimated_cycles":"500"}}
+  ROOT %chosen = bf16[8]{0} conditional(%in, %in, %in), true_computation=%reuse, false_computation=%compute
+}
+
+%goes_on (p: bf16[8]) -> pred[] {
+  ROOT %p = bf16[8]{0} parameter(0)
+}
+
+ENTRY %main (a: bf16[8]) -> bf16[8] {
+  %a = bf16[8]{0} parameter(0)
+  ROOT %steps = bf16[8]{0} while(%a), condition=%goes_on, body=%step
+}
+"""  # noqa: E501 - one instruction a line
+
+
+def test_with_a_step_cache_a_step_is_counted_with_its_layers_and_without() -> None:
+    found = estimate(Module(REUSING), V6E, reuses=True)
+    assert found.reused is not None
+    cycles = [cost.total_s * V6E.clock_hz for cost in (found.run, found.reused)]
+    assert cycles == pytest.approx([9500, 600])
+    assert estimate(Module(REUSING), V6E).reused is None
+
+
 def test_short_steps_come_in_chunks_and_long_ones_alone() -> None:
     assert count_chunks(steps=25, step_s=0.01, max_chunk=8, target_s=0.1) == 4
     assert count_chunks(steps=50, step_s=4.0, max_chunk=8, target_s=0.1) == 50

@@ -90,6 +90,14 @@ def test_a_stage_takes_its_steps_and_what_is_around_each_chunk_of_them() -> None
     assert make_stage().estimated_s == pytest.approx(25 * 0.05 + 13 * 0.004)
 
 
+def test_steps_that_reuse_earlier_ones_take_their_own_time() -> None:
+    stage = make_stage()
+    assert stage.estimate is not None
+    reused = replace(stage.estimate, reused=Cost(compute_s=0.001))
+    planned = replace(stage, stage=replace(stage.stage, reused=10), verdict=replace(stage.verdict, estimate=reused))
+    assert planned.estimated_s == pytest.approx(15 * 0.05 + 10 * 0.001 + 9 * 0.004)
+
+
 def test_what_comes_back_from_the_host_is_part_of_the_whole() -> None:
     model = load_catalog().get("sdxl-base")
     plan = Plan(
