@@ -1,6 +1,7 @@
 """Models' files in the System view, with a hub of our own: gated ones, the token, a download, deleting, the default."""
 
 import base64
+import json
 from collections.abc import Callable, Iterator
 from pathlib import Path
 from typing import Any
@@ -161,6 +162,29 @@ def test_a_file_is_added_by_its_address_and_a_wrong_one_says_what_it_is(
     field.fill("http://127.0.0.1:9/a.safetensors")
     add.click()
     expect(page.locator("#lu-model-add-message")).to_contain_text("is not on the public internet")
+
+
+def test_the_loras_that_a_preset_lacks_are_downloaded_from_its_card(
+    open_page: OpenPage, keep: Keep, hub: Hub, encode_lora: Callable[..., bytes]
+) -> None:
+    hub.files, hub.accepted = {**hub.files, "crayons.safetensors": encode_lora()}, None
+    recipe = {"model": "demo-sdxl", "prompt": "a red boat", "loras": [{"ref": "crayons", "scale": 1.0}]}
+    source = {"ref": "crayons", "repo": REPO, "file": "crayons.safetensors", "licence": "MIT"}
+    preset = {"schema": 1, "kind": "lumesh.preset", "title": "Crayons", "recipe": recipe, "loras": [source]}
+    page = open_page()
+    page.get_by_role("link", name="Presets").click()
+    written = {"name": "crayons.json", "mimeType": "application/json", "buffer": json.dumps(preset).encode()}
+    page.locator("#lu-presets-file").set_input_files(written)
+    card = page.locator(".lu-preset", has_text="Crayons")
+    lacking = card.locator(".lu-preset-missing")
+    lacking.locator("summary").click()
+    expect(lacking).to_contain_text("crayons Licence: MIT")
+    keep(page, "presets-lacking")
+    lacking.get_by_role("button", name="Download").click()
+    expect(lacking).to_have_count(0, timeout=30_000)
+    expect(page.get_by_text("crayons is here")).to_be_visible()
+    card.get_by_role("button", name="Edit").click()
+    expect(page.locator("#lu-loras")).to_contain_text("crayons")
 
 
 def test_a_model_that_came_with_lumesh_cannot_be_deleted(open_page: OpenPage, keep: Keep) -> None:
