@@ -59,7 +59,7 @@ LIMITS: Mapping[str, tuple[float, float]] = {
     "strength": (MIN_STRENGTH, 1),
     "text_length": (1, 1024),
     "max_batch_size": (1, 64),
-    "min_images": (0, 1),
+    "min_images": (0, 2),
     "max_images": (0, 16),
 }
 """Ranges of an entry's numbers; those of `steps` and `guidance_scale` are its own maximums."""

@@ -91,8 +91,8 @@ class Model:
 
     Some fields are set only for some models: `fps` for video, `flow_shift` if the scheduler takes one (`flow_shifts`
     for single shapes), `guidance_scale_2` if a second expert ends the denoising, `max_images` if a recipe may have
-    input pictures and `min_images` if it must, `strength` if denoising starts from that picture instead of noise, and
-    `attention` in families that take such options.
+    input pictures and `min_images` if it must (2 are a first and a last one), `strength` if denoising starts from that
+    picture instead of noise, and `attention` in families that take such options.
 
     `text_length` is the length of every prompt in tokens, padding included, where the text encoder has none of its own:
     diffusers' `max_sequence_length`, for which a tokenizer's own limit does not count either.

@@ -15,7 +15,15 @@ _PLANNED = {"v7x-8": ("demo-sdxl", "demo-flux2", "demo-wan", "flux2-klein-4b", "
 """Machines for which not every model is planned yet: the others are, when somebody asks for them."""
 # Families whose models are small or whose plans are not all made yet, and models that are others' but for their weights
 # and settings: their plans are made when somebody asks for them.
-_WHEN_ASKED = ("sd", "z_image", "sdxl-turbo", "flux2-klein-base-4b", "flux2-klein-base-9b", "wan2.1-i2v-14b-480p")
+_WHEN_ASKED = (
+    "sd",
+    "z_image",
+    "sdxl-turbo",
+    "flux2-klein-base-4b",
+    "flux2-klein-base-9b",
+    "wan2.1-i2v-14b-480p",
+    "wan2.1-flf2v-14b",
+)
 
 
 @dataclass(frozen=True, kw_only=True)

@@ -259,7 +259,11 @@ def _find_problems(recipe: Recipe, model: Model) -> dict[str, Message]:
             else say("{given} given; {model} takes no images", given=given, model=model.id)
         )
     if len(recipe.images) < model.min_images:
-        problems["images"] = say("{model} starts from a picture; give it one", model=model.id)
+        problems["images"] = (
+            say("{model} starts from a picture; give it one", model=model.id)
+            if model.min_images == 1
+            else say("{model} goes from a first picture to a last one; give it both", model=model.id)
+        )
     problems |= _find_optional_problems(recipe, model)
     for name in ("strength", "fit"):
         if getattr(recipe, name) is not None and not recipe.images and not problems.keys() & {name, "images"}:

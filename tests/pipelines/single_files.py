@@ -221,6 +221,13 @@ _WAN = {
     "condition_embedder.text_embedder.linear_1": "text_embedding.0",
     "condition_embedder.text_embedder.linear_2": "text_embedding.2",
     "condition_embedder.time_proj": "time_projection.1",
+    "condition_embedder.image_embedder.norm1": "img_emb.proj.0",
+    "condition_embedder.image_embedder.ff.net.0.proj": "img_emb.proj.1",
+    "condition_embedder.image_embedder.ff.net.2": "img_emb.proj.3",
+    "condition_embedder.image_embedder.norm2": "img_emb.proj.4",
+    "attn2.add_k_proj": "cross_attn.k_img",
+    "attn2.add_v_proj": "cross_attn.v_img",
+    "attn2.norm_added_k": "cross_attn.norm_k_img",
     "proj_out": "head.head",
     "ffn.net.0.proj": "ffn.0",
     "ffn.net.2": "ffn.2",
@@ -271,6 +278,9 @@ def write_wan(folder: Path, file: Path, *, prefix: str = "", component: str = "t
         if name.endswith("scale_shift_table"):
             own = "head.modulation" if name == "scale_shift_table" else name.replace("scale_shift_table", "modulation")
             tensors[own] = tensor
+            continue
+        if name.endswith("image_embedder.pos_embed"):
+            tensors["img_emb.emb_pos"] = tensor
             continue
         block, layer, kind = re.fullmatch(r"(blocks\.\d+\.)?(.+)\.(\w+)", name).groups()  # pyright: ignore[reportOptionalMemberAccess]
         attention = layer.replace("attn1.", "self_attn.").replace("attn2.", "cross_attn.").replace("to_out.0", "o")

@@ -26,8 +26,13 @@ def _share_steps(model: Model, parts: Parts, shape: Shape) -> dict[str, int]:
     return {EXPERTS[0]: boundary, EXPERTS[1]: model.steps - boundary}
 
 
+_PLACES = "img_emb.emb_pos"  # of the tokens of a first and a last picture, which diffusers' table lacks
+_PLACES_HERE = "condition_embedder.image_embedder.pos_embed"
+
+
 def _convert_transformer(tensors: dict[str, Any], _config: Mapping[str, Any]) -> Mapping[str, Any]:
-    return convert_wan_transformer_to_diffusers(strip_prefix(tensors))
+    converted = convert_wan_transformer_to_diffusers(strip_prefix(tensors))
+    return {_PLACES_HERE if name == _PLACES else name: one for name, one in converted.items()}
 
 
 ARCHITECTURE = CheckpointArchitecture(

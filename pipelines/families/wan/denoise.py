@@ -7,7 +7,8 @@ program serves both schedulers.
 Three kinds of models take a first picture in three ways; `Condition` is each one's input besides the text:
 none                 text to video
 FirstFrame           Wan 2.2 TI2V: the picture's latents replace the first latent frame, at timestep 0
-Channels             I2V: the picture's latents and a mask are further channels, its features further tokens
+Channels             I2V: the picture's latents and a mask are further channels, its features further tokens; with
+                     a last picture (FLF2V) both are of two pictures
 """
 
 from collections.abc import Callable, Mapping
@@ -32,7 +33,10 @@ class FirstFrame(NamedTuple):
 
 
 class Channels(NamedTuple):
-    """Mask and latents as `channels` (1, 4 + C, T, H, W) fp32; `image_embeds` (1, N, D) fp32 if the model has them."""
+    """Mask and latents as `channels` (1, 4 + C, T, H, W) fp32; `image_embeds` fp32 if the model has them.
+
+    They are (1, N, D), or (2, N, D) of a first and a last picture.
+    """
 
     channels: Any
     image_embeds: Any = None
@@ -150,4 +154,8 @@ def _set_first(latents_BCTHW: jax.Array, condition: FirstFrame) -> jax.Array:
 def _repeat_image(condition: Condition, rows: int, dtype: Any) -> jax.Array | None:
     if not isinstance(condition, Channels) or condition.image_embeds is None:
         return None
-    return jnp.broadcast_to(condition.image_embeds, (rows, *condition.image_embeds.shape[1:])).astype(dtype)
+    pictures, *size = condition.image_embeds.shape
+    if pictures == 1:
+        return jnp.broadcast_to(condition.image_embeds, (rows, *size)).astype(dtype)
+    # One after the other for each row: the transformer joins the tokens of two pictures itself.
+    return jnp.broadcast_to(condition.image_embeds, (rows, pictures, *size)).reshape(-1, *size).astype(dtype)

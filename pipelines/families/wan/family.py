@@ -112,14 +112,15 @@ class WanFamily(PreviewedModel):
             return FirstFrame(
                 self._put(np.zeros((1, channels, 1, height, width), np.float32)), self._put(np.float32(0))
             )
-        picture = open_picture(Path(recipe.images[0]))
+        pictures = [open_picture(Path(image)) for image in recipe.images[: self.parts.picture_count]]
         program = self._programs.get(*layout.condition_key)
-        found = program(*self._take(program, "vae"), self._put(fit_picture(picture, layout.shape, recipe.fit)))
+        fitted = np.concatenate([fit_picture(picture, layout.shape, recipe.fit) for picture in pictures])
+        found = program(*self._take(program, "vae"), self._put(fitted))
         if not self.parts.takes_channels:
             return FirstFrame(found, self._put(np.float32(1)))
         if self.parts.image_processor is None:
             return Channels(found)
-        seen: Any = self.parts.image_processor(images=picture, return_tensors="np")["pixel_values"]
+        seen: Any = self.parts.image_processor(images=pictures, return_tensors="np")["pixel_values"]
         program = self._programs.get(*IMAGE_KEY)
         return Channels(found, program(*self._take(program, "image_encoder"), self._put(np.asarray(seen, np.float32))))
 

@@ -43,6 +43,11 @@ class Parts(PreviewedParts):
     def takes_pictures(self) -> bool:
         return self.expands_timesteps or self.takes_channels
 
+    @property
+    def picture_count(self) -> int:
+        """Returns how many pictures a condition is made of: a first and a last one (FLF2V), or a first one alone."""
+        return 1 if self.config_of("transformer").pos_embed_seq_len is None else 2
+
     def latents_CTHW(self, shape: Shape) -> tuple[int, int, int, int]:  # noqa: N802 - the shape is the name
         """Returns the shape of one video's latents."""
         vae = self.config_of("vae")

@@ -185,7 +185,7 @@ def _abstract_condition(parts: Parts, layout: Layout) -> Condition:
         if parts.image_processor is not None:
             vision = parts.config_of("image_encoder")
             tokens = (vision.image_size // vision.patch_size) ** 2 + 1
-            embeds = abstract_input(parts.mesh, (1, tokens, vision.hidden_size), jnp.float32)
+            embeds = abstract_input(parts.mesh, (parts.picture_count, tokens, vision.hidden_size), jnp.float32)
         return Channels(abstract_input(parts.mesh, (1, channels, frames, height, width), jnp.float32), embeds)
     if parts.expands_timesteps:
         size = (1, layout.latents_shape[0], 1, height, width)
@@ -206,7 +206,7 @@ def _condition_program(parts: Parts, layout: Layout) -> Program:
         ),
         arguments=(
             abstract_weights(weights),
-            abstract_input(parts.mesh, (1, 3, shape.height, shape.width), jnp.float32),
+            abstract_input(parts.mesh, (parts.picture_count, 3, shape.height, shape.width), jnp.float32),
         ),
         out_shardings=NamedSharding(parts.mesh, PartitionSpec()),
     )
@@ -219,7 +219,7 @@ def _image_program(parts: Parts) -> Program:
         function=build_image_program(parts.modules["image_encoder"], dtype=parts.dtype),
         arguments=(
             abstract_weights(parts.weights["image_encoder"]),
-            abstract_input(parts.mesh, (1, 3, size, size), jnp.float32),
+            abstract_input(parts.mesh, (parts.picture_count, 3, size, size), jnp.float32),
         ),
     )
 

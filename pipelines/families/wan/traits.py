@@ -21,6 +21,7 @@ _SHIPPED = {
     (True, False): "wan2.2-a14b",
     (True, True): "wan2.2-i2v-a14b",
 }
+_TO_LAST = "wan2.1-flf2v-14b"
 _WIDTH_14B = 5120  # of the 14B models' tokens; those of the 1.3B models have 1536
 
 
@@ -29,7 +30,7 @@ def _read_local(folder: Path, index: Mapping[str, Any]) -> Likeness:
     transformer = json.loads((folder / "transformer" / "config.json").read_text("utf-8"))
     vae = json.loads((folder / "vae" / "config.json").read_text("utf-8"))
     if transformer.get("pos_embed_seq_len") is not None:
-        raise Unsupported(say("a Wan that goes from a first picture to a last one (FLF2V)"))
+        return Likeness(_TO_LAST)
     if index.get("expand_timesteps"):
         return Likeness("wan2.2-ti2v-5b")
     channels, latents = transformer["in_channels"], vae["z_dim"]
@@ -70,7 +71,10 @@ _RELATIVES = {
 _EXPERT = re.compile(r"(high|low)[-_ ]?noise")
 
 
-_OF_FILES = ("wan2.1-14b", "wan2.1-1.3b", "wan2.1-i2v-14b", "wan2.2-ti2v-5b", "wan2.2-a14b", "wan2.2-i2v-a14b")
+_OF_FILES = (
+    *("wan2.1-14b", "wan2.1-1.3b", "wan2.1-i2v-14b", _TO_LAST),
+    *("wan2.2-ti2v-5b", "wan2.2-a14b", "wan2.2-i2v-a14b"),
+)
 
 
 def _measure_file(shapes: Mapping[str, tuple[int, ...]]) -> Mapping[str, Any]:
@@ -83,6 +87,7 @@ def _measure_file(shapes: Mapping[str, tuple[int, ...]]) -> Mapping[str, Any]:
         "hidden": shapes["blocks.0.ffn.0.weight"][0],
         "layers": len({name.split(".")[1] for name in shapes if name.startswith("blocks.")}),
         "reads_picture": "img_emb.proj.0.weight" in shapes,
+        "reads_last": "img_emb.emb_pos" in shapes,
     }
 
 
@@ -94,8 +99,6 @@ def _read_file(header: FileHeader) -> FileLikeness | None:
     tops = {name.split(".")[0] for name in shapes}
     for top in sorted(tops - _LAYERS):
         raise Unsupported(_RELATIVES.get(top, say("a Wan with further layers ({name})", name=top)))
-    if "img_emb.emb_pos" in shapes:
-        raise Unsupported(say("a Wan that goes from a first picture to a last one (FLF2V)"))
     sizes = _measure_file(shapes)
     if sizes["channels"] not in (sizes["latents"], 2 * sizes["latents"] + _MASK_CHANNELS):
         raise Unsupported(
@@ -124,6 +127,7 @@ def _fits_file(header: FileHeader, folder: Path) -> bool:
         "hidden": config["ffn_dim"],
         "layers": config["num_layers"],
         "reads_picture": config.get("image_dim") is not None,
+        "reads_last": config.get("pos_embed_seq_len") is not None,
     }
 
 

@@ -129,9 +129,11 @@ def test_a_wan_of_one_transformer_is_known_by_its_sizes(tmp_path: Path) -> None:
     write_header(tmp_path / "models" / "a.safetensors", list_wan())
     write_header(tmp_path / "models" / "b.safetensors", list_wan(width=1536), dtype="F8_E4M3")
     write_header(tmp_path / "models" / "c.safetensors", list_wan({"img_emb.proj.0.weight": (1280,)}, channels=36))
+    to_last = {"img_emb.proj.0.weight": (1280,), "img_emb.emb_pos": (1, 514, 1280)}
+    write_header(tmp_path / "models" / "d.safetensors", list_wan(to_last, channels=36))
     catalog = read_data_dir(tmp_path)
-    bases = {name: base.id for name in "abc" if (base := catalog.get(name).base) is not None}
-    assert bases == {"a": "wan2.1-14b", "b": "wan2.1-1.3b", "c": "wan2.1-i2v-14b"}
+    bases = {name: base.id for name in "abcd" if (base := catalog.get(name).base) is not None}
+    assert bases == {"a": "wan2.1-14b", "b": "wan2.1-1.3b", "c": "wan2.1-i2v-14b", "d": "wan2.1-flf2v-14b"}
     assert "as in ComfyUI, in fp8 (e4m3). From wan2.1-1.3b: vae, text encoder." in catalog.get("b").description
 
 
@@ -199,7 +201,6 @@ def test_a_wrong_entry_says_what_is_wrong(tmp_path: Path, entry: str, told: str)
         ({"first_stage_model.decoder.mid.block_1.conv1.weight": (1,)}, "an autoencoder (VAE) alone"),
         ({"model.diffusion_model.double_blocks.0.img_mod.lin.weight": (1,)}, "a FLUX.1, which no code"),
         (list_wan({"vace_blocks.0.after_proj.bias": (1,)}), "a Wan VACE"),
-        (list_wan({"img_emb.emb_pos": (1, 514, 1280)}), "FLF2V"),
         (list_wan(channels=48), "its transformer takes 48 channels"),
         (list_wan({"casual_audio_encoder.weights": (1,)}), "a Wan with further layers (casual_audio_encoder)"),
         ({"model.diffusion_model.joint_blocks.0.x_block.attn.qkv.weight": (1,)}, "a Stable Diffusion 3"),

@@ -30,6 +30,7 @@ PUBLISHED = {
     "wan2.1-14b": {"text_encoder": 5.68, "transformer": 14.29, "vae": 0.073},
     "wan2.1-i2v-14b": {"text_encoder": 5.68, "image_encoder": 0.611, "transformer": 16.4, "vae": 0.127},
     "wan2.1-i2v-14b-480p": {"text_encoder": 5.68, "image_encoder": 0.611, "transformer": 16.4, "vae": 0.127},
+    "wan2.1-flf2v-14b": {"text_encoder": 5.68, "image_encoder": 0.611, "transformer": 16.4, "vae": 0.127},
     "wan2.2-a14b": {"text_encoder": 5.68, "transformer": 14.29, "transformer_2": 14.29, "vae": 0.073},
     "wan2.2-i2v-a14b": {"text_encoder": 5.68, "transformer": 14.29, "transformer_2": 14.29, "vae": 0.127},
     "wan2.2-ti2v-5b": {"text_encoder": 5.68, "transformer": 5.0, "vae": 0.705},

@@ -88,6 +88,13 @@ KINDS = {
         has_image_encoder=True,
         pipeline_class="WanImageToVideoPipeline",
     ),
+    "flf2v": Kind(
+        channels=4,
+        shapes=("32x32x9",),
+        transformer={"in_channels": 12, "image_dim": 24, "added_kv_proj_dim": 48, "pos_embed_seq_len": 10},
+        has_image_encoder=True,
+        pipeline_class="WanImageToVideoPipeline",
+    ),
 }
 
 
@@ -113,6 +120,8 @@ def write_checkpoint(folder: Path, kind: Kind, *, seed: int) -> None:
             expert.proj_out.weight *= 3
             for block in expert.blocks:
                 block.attn2.norm_k.weight *= 5
+            if "pos_embed_seq_len" in sizes:
+                torch.nn.init.normal_(expert.condition_embedder.image_embedder.pos_embed)
         vae.decoder.conv_out.weight *= 2
     components: dict[str, Any] = {
         "tokenizer": tokenizer,
@@ -186,12 +195,12 @@ def load_wan(wan_catalog: Catalog, cache_dir: Path) -> Callable[..., Any]:
 
 @pytest.fixture(scope="session")
 def draw_wan(wan_catalog: Catalog, photo: Path) -> Callable[..., Recipe]:
-    """A resolved recipe of a tiny Wan, four steps short; its image "photo" is the photo."""
+    """A resolved recipe of a tiny Wan, four steps short; its images "photo" and "turned" are the photo's."""
 
     def draw(model: str = "t2v", **fields: Any) -> Recipe:
         defaults = {"model": model, "prompt": PROMPT, "seed": 5, "steps": 4, "guidance_scale": 4.0}
-        if fields.get("images") == ["photo"]:
-            fields["images"] = [str(photo)]
+        named = {"photo": photo, "turned": photo.with_name("turned.png")}
+        fields |= {"images": [str(named[name]) for name in fields["images"]]} if fields.get("images") else {}
         return resolve(read_recipe(defaults | {"negative_prompt": ""} | fields), wan_catalog)
 
     return draw
@@ -204,7 +213,9 @@ def photo(tmp_path_factory: pytest.TempPathFactory) -> Path:
 
     file = tmp_path_factory.mktemp("pictures") / "photo.png"
     small = np.random.default_rng(0).integers(0, 256, (6, 6, 3), np.uint8)
-    Image.fromarray(small).resize((96, 96), Image.Resampling.BICUBIC).save(file)
+    picture = Image.fromarray(small).resize((96, 96), Image.Resampling.BICUBIC)
+    picture.save(file)
+    picture.rotate(90).save(file.with_name("turned.png"))
     return file
 
 
@@ -217,7 +228,6 @@ def ask_wan(wan_catalog: Catalog) -> Callable[[Recipe], np.ndarray]:
     """
     import diffusers
     import torch
-    from PIL import Image
 
     torch.set_num_threads(1)  # these tensors are too small to share
     loaded: dict[tuple[str, str], tuple[Any, Any]] = {}
@@ -239,7 +249,7 @@ def ask_wan(wan_catalog: Catalog) -> Callable[[Recipe], np.ndarray]:
         with merged_by_hand(pipeline, pairs or {}, scale):
             videos = pipeline(
                 **(encode_in_diffusers(pipeline, recipe) if recipe.images else name_prompts(recipe)),
-                **({"image": Image.open(recipe.images[0]).convert("RGB")} if recipe.images else {}),
+                **dict(zip(("image", "last_image"), map(open_rgb, recipe.images), strict=False)),
                 width=shape.width,
                 height=shape.height,
                 num_frames=shape.frames,
@@ -254,6 +264,12 @@ def ask_wan(wan_catalog: Catalog) -> Callable[[Recipe], np.ndarray]:
         return (videos * 255).round().astype(np.uint8)
 
     return ask
+
+
+def open_rgb(file: str) -> Any:
+    from PIL import Image
+
+    return Image.open(file).convert("RGB")
 
 
 def name_prompts(recipe: Recipe) -> dict[str, Any]:

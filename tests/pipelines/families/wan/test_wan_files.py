@@ -16,6 +16,28 @@ from tests.pipelines.made_loras import draw_pairs, write_peft
 from tests.pipelines.single_files import write_gguf, write_wan
 
 
+def test_a_file_of_a_first_and_a_last_picture_makes_the_folders_video(
+    wan_catalog: Catalog,
+    load_wan: Callable[..., Any],
+    draw_wan: Callable[..., Recipe],
+    cache_dir: Path,
+    tmp_path: Path,
+) -> None:
+    folder = wan_catalog.get("flf2v").path
+    assert folder is not None
+    (tmp_path / "models").mkdir()
+    (tmp_path / "models" / "flf2v").symlink_to(folder)
+    write_wan(folder, tmp_path / "models" / "alone.safetensors")
+    entry = '[[model]]\nid = "alone"\nfile = "alone.safetensors"\nconfigs = "flf2v"\n'
+    (tmp_path / "models.toml").write_text(entry, "utf-8")
+    theirs, own = load_wan("flf2v"), read_data_dir(tmp_path).get("alone")
+    model = replace(own, shapes=theirs.model.shapes, default_shape=theirs.model.default_shape, flow_shifts={})
+    recipe = draw_wan("flf2v", images=["photo", "turned"])
+    family: Any = load(model, mesh="dp=1", cache_dir=cache_dir, on_progress=ignore_progress)
+    assert (generate(family, recipe).pixels == generate(theirs, recipe).pixels).all()
+    family.unload()
+
+
 @pytest.mark.parametrize("is_gguf", [False, True], ids=["safetensors", "GGUF"])
 def test_a_pair_of_experts_as_files_makes_the_folders_video(
     *,

@@ -76,6 +76,10 @@ def test_a_first_picture_moves_as_in_diffusers(
     assert compare(draw_wan(model, images=["photo"], **fields)) <= MAX_DIFFERENCE
 
 
+def test_a_video_goes_from_a_first_picture_to_a_last_one_as_in_diffusers(draw_wan: Draw, compare: Compare) -> None:
+    assert compare(draw_wan("flf2v", images=["photo", "turned"], batch_size=2)) <= MAX_DIFFERENCE
+
+
 def test_the_second_autoencoder_and_its_timesteps_agree_without_a_picture(draw_wan: Draw, compare: Compare) -> None:
     assert compare(draw_wan("ti2v", seed=8)) <= MAX_DIFFERENCE
 

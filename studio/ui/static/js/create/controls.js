@@ -103,7 +103,7 @@ export function findMissing() {
   const needed = model?.limits.min_images ?? 0;
   return {
     ...(draft.prompt.trim() ? {} : { prompt: t(makesVideo(model) ? "create.noPromptVideo" : "create.noPrompt") }),
-    ...(countInputs() >= needed ? {} : { images: t("create.noPicture") }),
+    ...(countInputs() >= needed ? {} : { images: t(needed > 1 ? "create.noPictures" : "create.noPicture") }),
   };
 }
 

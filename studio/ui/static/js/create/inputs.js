@@ -171,7 +171,7 @@ function draw() {
   find("lu-inputs").hidden = max === 0;
   Object.assign(find("lu-inputs").dataset, { empty: items.length === 0, excess: items.length > max });
   const one = model.defaults.strength === null ? "inputs.first" : "inputs.start";
-  setText(find("lu-inputs-label"), t(max === 1 ? one : "inputs.title"));
+  setText(find("lu-inputs-label"), t(max === 1 ? one : min === 2 ? "inputs.firstLast" : "inputs.title"));
   setText(find("lu-inputs-count"), hintOf(min, max));
   setText(add.querySelector(".lu-inputs-wide"), t(max === 1 ? "inputs.dropOne" : "inputs.drop"));
   add.hidden = items.length >= max;
@@ -199,6 +199,7 @@ function drawFit() {
 
 function hintOf(min, max) {
   if (items.length > max) return t("inputs.excess", { count: items.length, max, excess: items.length - max });
+  if (min > 1 && items.length < min) return t("inputs.neededBoth");
   if (items.length) return max > 1 ? t("inputs.count", { count: items.length, max }) : "";
   return min ? t("inputs.needed") : max > 1 ? t("inputs.upTo", { max }) : t("inputs.optional");
 }
