@@ -69,7 +69,7 @@ def list_stages(
 def _list_programs(model: Model, parts: Any, shape: Shape, *, batch_size: int, reuses: bool) -> list[Program]:
     """Lists the programs without references, and the one that encodes an edit's picture of the output's size."""
     family, uses_cfg = find_architecture(model).programs, model.guidance_scale > 1
-    cache = {"uses_step_cache": True} if reuses else {}  # not every family can
+    cache: dict[str, Any] = {"uses_step_cache": True} if reuses else {}  # not every family can
     layout = family.lay_out(parts, shape, batch_size=batch_size, uses_cfg=uses_cfg, **cache)
     programs = list(family.list_programs(parts, layout))
     picture = choose_references(model, [(shape.width, shape.height)])
