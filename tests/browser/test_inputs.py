@@ -148,6 +148,28 @@ def test_what_is_no_picture_is_refused_at_the_row(open_page: OpenPage, keep: Kee
     expect(page.locator(MESSAGE)).to_have_text("“huge.png” is larger than 20 MB; make it smaller.")
 
 
+def test_a_model_of_two_pictures_asks_for_the_first_and_the_last(
+    open_page: OpenPage, studio: Any, give: Callable[..., None], keep: Keep
+) -> None:
+    page = open_page()
+    page.select_option("#lu-model", "wan2.1-flf2v-14b")
+    page.click("#lu-sizes [data-key='832x480x33']")
+    expect(page.locator("#lu-inputs-label")).to_have_text("First and last picture")
+    give(page, "choose", "red")
+    expect(page.locator(COUNT)).to_have_text("needs a first and a last picture")
+    _make(page, "It opens")
+    expect(page.locator(MESSAGE)).to_have_text(
+        "This model needs a first and a last picture: drop, paste or choose them."
+    )
+    give(page, "drop", "blue")
+    expect(page.locator(SENT)).to_have_count(2)
+    expect(page.locator(COUNT)).to_have_text("2 of 2")
+    keep(page, "inputs-first-and-last")
+    page.click("#lu-generate")
+    expect(page.locator("video.lu-result")).to_be_visible(timeout=20_000)
+    assert len(_read_newest(studio)["recipe"]["images"]) == 2
+
+
 def test_image_to_video_asks_for_its_first_picture_and_then_moves_it(
     open_page: OpenPage, studio: Any, give: Callable[..., None], keep: Keep
 ) -> None:
