@@ -16,10 +16,11 @@ from pipelines.commands.notes import Notes
 from pipelines.errors import ModelError, RecipeError
 from pipelines.loras.files import SUFFIX, LoraFile, find_lora_file, inspect_lora
 from pipelines.mesh_text import check_mesh
-from pipelines.messages import Message, english
+from pipelines.messages import Message, english, tell
 from pipelines.models.catalog import VIDEO_STRIDE, AttentionOptions, Catalog, Model, Shape, read_data_dir
 from pipelines.models.own_models import UNWEIGHTED
 from pipelines.pictures.fitting import Fit
+from pipelines.recipes import sigmas
 from pipelines.recipes.recipe import Recipe, read_recipe
 from pipelines.recipes.resolving import list_idle, resolve, take_lora_tags
 from pipelines.runtime.kernels import switches
@@ -50,6 +51,15 @@ Steps = Annotated[int | None, typer.Option(help="Denoising steps.")]
 GuidanceScale = Annotated[float | None, typer.Option(help="Classifier-free guidance; 1 or less turns it off.")]
 GuidanceScale2 = Annotated[float | None, typer.Option(help="Of a second expert; the first one's when left out.")]
 Scheduler = Annotated[str | None, typer.Option(help="One of the model's schedulers; `models --json` lists them.")]
+SigmasText = Annotated[
+    str | None,
+    typer.Option(
+        "--sigmas",
+        metavar="1000,937.5,833.3,625",
+        help="The steps' noise levels, in place of their number: sigmas, or of a flow model also timesteps.",
+        show_default=False,
+    ),
+]
 StepCacheText = Annotated[
     str | None,
     typer.Option(
@@ -315,6 +325,14 @@ def tell_changes(before: Model, after: Model) -> None:
     if flags:
         words = " ".join(flags)
         typer.echo(f"lumesh: the recipe in the file does not carry {words}: give it again for the same.", err=True)
+
+
+def read_sigmas(text: str | None) -> list[float] | None:
+    """Parses the noise levels of `--sigmas`; raises RecipeError."""
+    try:
+        return None if text is None else list(sigmas.read_sigmas(text))
+    except ValueError as error:
+        raise RecipeError({"sigmas": tell(error)}) from error
 
 
 def read_loras(given: Sequence[str] | None) -> list[dict[str, Any]] | None:

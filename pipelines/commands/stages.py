@@ -32,7 +32,7 @@ FOLDER_HELP = "Folder of the stage files."
 OutputDir = Annotated[Path, typer.Option(help=FOLDER_HELP)]
 InputDir = Annotated[Path, typer.Option(help=FOLDER_HELP)]
 
-FOLLOWS = {"flow_shift": "shape", "guidance_scale_2": "guidance_scale"}
+FOLLOWS = {"flow_shift": "shape", "guidance_scale_2": "guidance_scale", "sigmas": "steps"}
 """Settings whose default depends on another setting: a new value of that one resets them, unless they are given too."""
 
 
@@ -51,6 +51,7 @@ def encode(
     guidance_scale_2: options.GuidanceScale2 = None,
     scheduler: options.Scheduler = None,
     flow_shift: options.FlowShift = None,
+    sigmas: options.SigmasText = None,
     step_cache: options.StepCacheText = None,
     fps: options.Fps = None,
     seed: options.Seed = None,
@@ -89,6 +90,7 @@ def encode(
         "guidance_scale_2": guidance_scale_2,
         "scheduler": scheduler,
         "flow_shift": flow_shift,
+        "sigmas": options.read_sigmas(sigmas),
         "step_cache": step_cache,
         "fps": fps,
         "seed": 0 if seed is None else seed,
@@ -138,6 +140,7 @@ def denoise(
     guidance_scale_2: options.GuidanceScale2 = None,
     scheduler: options.Scheduler = None,
     flow_shift: options.FlowShift = None,
+    sigmas: options.SigmasText = None,
     step_cache: options.StepCacheText = None,
     fps: options.Fps = None,
     seed: options.Seed = None,
@@ -173,6 +176,7 @@ def denoise(
         "guidance_scale_2": guidance_scale_2,
         "scheduler": scheduler,
         "flow_shift": flow_shift,
+        "sigmas": options.read_sigmas(sigmas),
         "step_cache": step_cache,
         "fps": fps,
         "seed": seed,
@@ -347,6 +351,7 @@ def _to_config(recipe: Recipe) -> dict[str, Any]:
         **({"frames": shape.frames, "fps": recipe.fps, "flow_shift": recipe.flow_shift} if recipe.fps else {}),
         **({} if recipe.guidance_scale_2 is None else {"guidance_scale_2": recipe.guidance_scale_2}),
         **({"images": list(recipe.images)} if recipe.images else {}),
+        **({"sigmas": list(recipe.sigmas)} if recipe.sigmas else {}),
         **({} if recipe.step_cache is None else {"step_cache": recipe.step_cache}),
         **({} if recipe.strength is None else {"strength": recipe.strength}),
         **({} if recipe.fit is None else {"fit": recipe.fit}),

@@ -320,8 +320,12 @@ class LoadedModel(abc.ABC):
         steps: int,
         batch_size: int,
         on_progress: OnProgress,
+        rows_per_step: int = 1,
     ) -> jax.Array:
-        """Runs all steps in chunks (chunks.py), each queued by `advance(state, start, stop)`; returns the latents."""
+        """Runs all steps in chunks (chunks.py), each queued by `advance(state, start, stop)`; returns the latents.
+
+        `steps`, `start` and `stop` count rows of the schedule's table; people are told of steps.
+        """
 
         def run(start: int, stop: int) -> jax.Array:
             nonlocal state
@@ -331,10 +335,15 @@ class LoadedModel(abc.ABC):
 
         def report(done: int, picture: jax.Array) -> None:
             draw = lambda: self._draw_preview(layout, picture)[:batch_size]  # noqa: E731
-            tell_together(on_progress, Progress(phase="denoising", done=done, total=steps, draw_preview=draw))
+            told, total = (-(-count // rows_per_step) for count in (done, steps))
+            tell_together(on_progress, Progress(phase="denoising", done=told, total=total, draw_preview=draw))
 
         self.host_ms_per_chunk = run_chunks(
-            run, steps=steps, max_chunk=MAX_CHUNK if self.ratios is None else 1, on_done=report
+            run,
+            steps=steps,
+            max_chunk=MAX_CHUNK if self.ratios is None else 1,
+            unit=rows_per_step,
+            on_done=report,
         )
         return state.latents
 

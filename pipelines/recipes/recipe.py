@@ -16,6 +16,7 @@ from pipelines.messages import say
 from pipelines.models.catalog import Shape
 from pipelines.modest import find_excess
 from pipelines.pictures.fitting import Fit
+from pipelines.recipes.schedulers import TWICE
 
 SCHEMA = 1
 # OpenAI's limit. An encoder reads far fewer, and what it does not read is said (prompts/reading.py).
@@ -72,7 +73,8 @@ class Recipe(BaseModel):
     little of the picture. `fit` says how the pictures fill a size of other proportions. `revision` is not a request: it
     names the weights that made the output carrying this recipe (stages.Family). `step_cache` is how much of earlier
     steps later ones may reuse (step_cache.py): `off`, `mild`, `strong`, or numbers such as `0.12,2`. `reused_steps` is
-    no request either: which steps, from 0, that makes them.
+    no request either: which steps, from 0, that makes them. `sigmas` are the noise levels of the steps, falling, in
+    place of a number of steps and their spacing (sigmas.py).
     """
 
     model_config = ConfigDict(extra="forbid", frozen=True, str_max_length=MAX_TEXT_CHARS)
@@ -95,6 +97,7 @@ class Recipe(BaseModel):
     strength: float | None = None
     fit: Fit | None = None
     revision: str | None = None
+    sigmas: tuple[float, ...] | None = Field(default=None, max_length=1000, exclude_if=lambda levels: not levels)
     step_cache: str | None = Field(default=None, exclude_if=lambda text: text is None)
     reused_steps: tuple[int, ...] = Field(default=(), exclude_if=lambda steps: not steps)
 
@@ -125,9 +128,15 @@ class Recipe(BaseModel):
         return self.steps if self.strength is None else max(1, int(self.steps * self.strength))
 
     @property
+    def rows_per_step(self) -> int:
+        """Returns how often a step of this scheduler asks the denoiser; its last one does so once."""
+        return 2 if self.scheduler in TWICE else 1
+
+    @property
     def computed_steps(self) -> int:
-        """Returns how many of a resolved recipe's steps run the denoiser, and so take time."""
-        return self.denoising_steps - len(self.reused_steps)
+        """Returns how often a resolved recipe runs the denoiser, which takes time: once a step that is not reused."""
+        rows = self.rows_per_step
+        return rows * self.denoising_steps - (rows - 1) - len(self.reused_steps)
 
     @property
     def parsed_shape(self) -> Shape:

@@ -29,6 +29,7 @@ from pipelines.recipes.recipe import (
     Recipe,
 )
 from pipelines.recipes.schedulers import MOST_STEPS
+from pipelines.recipes.sigmas import find_problem, fit_sigmas, list_idle_beside
 from pipelines.recipes.step_cache import NAMES, OFF, describe_saving
 
 
@@ -102,6 +103,8 @@ def resolve(recipe: Recipe, catalog: Catalog) -> Recipe:
     model = _get_model(recipe, catalog)
     recipe, _ = take_lora_tags(recipe, catalog)
     shape = (recipe.shape or str(model.default_shape)).strip().lower()
+    scheduler = recipe.scheduler or model.scheduler
+    sigmas = fit_sigmas(recipe.sigmas, scheduler)
     filled = recipe.model_copy(
         update={
             "model": model.id,
@@ -109,10 +112,11 @@ def resolve(recipe: Recipe, catalog: Catalog) -> Recipe:
             "prompt": recipe.prompt.strip(),
             "negative_prompt": model.negative_prompt if recipe.negative_prompt is None else recipe.negative_prompt,
             "seed": secrets.randbelow(MAX_DRAWN_SEED - model.max_batch_size) if recipe.seed is None else recipe.seed,
-            "steps": model.steps if recipe.steps is None else recipe.steps,
+            "steps": len(sigmas) if sigmas else model.steps if recipe.steps is None else recipe.steps,
             "guidance_scale": model.guidance_scale if recipe.guidance_scale is None else recipe.guidance_scale,
             "guidance_scale_2": _choose_second_scale(recipe, model),
-            "scheduler": recipe.scheduler or model.scheduler,
+            "scheduler": scheduler,
+            "sigmas": sigmas,
             "flow_shift": model.choose_flow_shift(shape) if recipe.flow_shift is None else recipe.flow_shift,
             "fps": model.fps if recipe.fps is None else recipe.fps,
             "strength": model.strength if recipe.strength is None and recipe.images else recipe.strength,
@@ -124,6 +128,9 @@ def resolve(recipe: Recipe, catalog: Catalog) -> Recipe:
         }
     )
     problems = _find_problems(filled, model)
+    if sigmas and "scheduler" not in problems and (problem := find_problem(sigmas, scheduler, model)):
+        problems.pop("steps", None)  # they are the sigmas' number
+        problems["sigmas"] = problem
     asked = (recipe.step_cache or OFF).strip().lower()
     if asked != OFF and (problem := _find_cache_problem(asked, model)):
         problems["step_cache"] = problem
@@ -156,7 +163,9 @@ def _reuse_steps(recipe: Recipe, asked: str, model: Model) -> Recipe:
     strength = model.step_cache and model.step_cache.choose(asked)
     if not strength or model.step_cache is None:
         return recipe
-    reused = model.step_cache.list_reused(strength, steps=recipe.denoising_steps, flow_shift=recipe.flow_shift)
+    reused = model.step_cache.list_reused(
+        strength, steps=recipe.denoising_steps, flow_shift=recipe.flow_shift, levels=recipe.sigmas or ()
+    )
     text = asked if asked in NAMES else str(strength)
     return recipe.model_copy(update={"step_cache": text, "reused_steps": reused})
 
@@ -169,6 +178,8 @@ def list_idle(asked: Recipe, resolved: Recipe, model: Model) -> list[Message]:
     notes: list[Message] = []
     if resolved.step_cache is not None:
         notes.append(describe_saving(resolved.denoising_steps, resolved.reused_steps))
+    if resolved.sigmas:
+        notes += list_idle_beside(asked.steps, asked.flow_shift, resolved.sigmas)
     scale = resolved.guidance_scale or 0.0
     if scale > 1:
         return notes

@@ -19,6 +19,9 @@ _BASE: dict[str, Entry] = {
     "dpmpp_2m_sde": ("DPMSolverMultistepScheduler", _DPMPP_2M_SDE),
     # Clipping is not linear; latents are not bounded by 1 either, and SDXL's own config turns it off.
     "ddim": ("DDIMScheduler", {"clip_sample": False}),
+    # Of these two diffusers' class gives the noise levels; the steps are runtime/sampling/stochastic.py's.
+    "dpmpp_sde": ("EulerDiscreteScheduler", {}),
+    "er_sde": ("EulerDiscreteScheduler", {}),
     "lcm": ("LCMScheduler", {"clip_sample": False, "thresholding": False}),
     "tcd": ("TCDScheduler", {"clip_sample": False, "thresholding": False}),
     "flow_match_euler": ("FlowMatchEulerDiscreteScheduler", {}),
@@ -41,6 +44,8 @@ _SPACED = {
     "dpmpp_2m": _ALL,
     "dpmpp_2m_sde": _ALL,
     "ddim": ("trailing",),
+    "dpmpp_sde": _ALL,
+    "er_sde": _ALL,
     "flow_match_euler": ("karras", "exponential", "beta"),
 }
 
@@ -68,8 +73,19 @@ FLOW_EULER = tuple(name for name in SCHEDULERS if name.startswith("flow_match_eu
 FLOW = (*FLOW_EULER, EVEN, "unipc", "flow_dpmpp_2m")
 DIFFUSION = tuple(name for name in SCHEDULERS if name not in FLOW)
 
-MOST_STEPS = {"lcm": 50, "tcd": 50}
-"""Steps of the schedulers that take theirs from those of a distillation (original_inference_steps of diffusers)."""
+OWN_STEPS = ("dpmpp_sde", "er_sde")
+
+TWICE = tuple(name for name in SCHEDULERS if name.startswith("dpmpp_sde"))
+"""Those that ask the denoiser a second time in the middle of each step but the last."""
+
+MOST_STEPS = {"lcm": 50, "tcd": 50, **dict.fromkeys(TWICE, 64)}
+"""Steps of the schedulers that take theirs from those of a distillation (original_inference_steps of diffusers), or
+that need two rows of a table (MAX_STEPS of runtime/sampling/schedules.py) for one."""
+
+TAKE_SIGMAS = ("euler", "dpmpp_sde", "er_sde", "flow_match_euler", "unipc")
+"""Those that take a list of noise levels in place of a number of steps."""
+
+TIMESTEPS = 1000  # of a flow's training: a level of 1
 
 # Flow schedulers have different names for one number.
 SHIFTS = {name: "shift" if name.startswith("flow_match_euler") else "flow_shift" for name in FLOW}
@@ -80,6 +96,8 @@ def recognise(config: Mapping[str, Any]) -> str | None:
 
     Returns None for a class that has no name here, or whose options it would not keep.
     """
+    if config.get("_class_name") == "DPMSolverSDEScheduler":
+        return "dpmpp_sde"
     for name, (class_name, options) in _BASE.items():
         if config.get("_class_name") == class_name and all(config.get(key, own) == own for key, own in options.items()):
             return name

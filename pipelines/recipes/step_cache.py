@@ -82,11 +82,15 @@ class StepCache:
         named = {OFF: None, MILD: self.mild, STRONG: self.strong}
         return named[text] if text in named else Strength.parse(text)
 
-    def list_reused(self, strength: Strength, *, steps: int, flow_shift: float | None = None) -> tuple[int, ...]:
-        """Lists the steps, from 0, that are reused among `steps`."""
+    def list_reused(
+        self, strength: Strength, *, steps: int, flow_shift: float | None = None, levels: Sequence[float] = ()
+    ) -> tuple[int, ...]:
+        """Lists the steps, from 0, that are reused among `steps`, whose noise levels a recipe may name."""
         shares = [steps]
         if len(self.ratios) > 1 and self.boundary is not None:
-            first = count_before(self.boundary, steps=steps, flow_shift=flow_shift or 1.0)
+            first = sum(level >= self.boundary for level in levels)
+            if not levels:
+                first = count_before(self.boundary, steps=steps, flow_shift=flow_shift or 1.0)
             shares = [first, steps - first]
         reused: list[int] = []
         for ratios, start, count in zip(self.ratios, (0, shares[0]), shares, strict=False):

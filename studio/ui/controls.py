@@ -194,6 +194,12 @@ _MORE = f"""
       <select class="lu-input" id="lu-scheduler"></select>
       <p class="lu-message" role="alert" data-message="scheduler"></p>
     </div>
+    <div class="lu-field" data-field="sigmas">
+      <label class="lu-label" for="lu-sigmas" data-text="setting.sigmas"></label>
+      <input class="lu-input lu-num" id="lu-sigmas" type="text" inputmode="decimal" autocomplete="off" maxlength="2000"
+        data-text-placeholder="create.sigmasNone">
+      <p class="lu-message" role="alert" data-message="sigmas"></p>
+    </div>
     <div class="lu-field" data-field="step_cache">
       <label class="lu-label" for="lu-step_cache" data-text="setting.step_cache"></label>
       <select class="lu-input" id="lu-step_cache"></select>

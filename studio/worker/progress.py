@@ -94,8 +94,9 @@ class JobProgress:
         return round(left_s, 2) if left_s > steps * self._step_s else None
 
     def _count_computed(self, start: int, stop: int) -> int:
-        """Counts the steps of these that take time: those that a step cache does not reuse."""
-        return stop - start - sum(start <= step < stop for step in self._job.recipe.reused_steps)
+        """Counts the runs of the denoiser in these steps, which take time: a step cache spares some of them."""
+        recipe = self._job.recipe
+        return recipe.rows_per_step * (stop - start) - sum(start <= step < stop for step in recipe.reused_steps)
 
     def _is_preview_free(self) -> bool:
         return self._preview is None or self._preview.done()

@@ -91,7 +91,9 @@ def build_denoise_program(
     return denoise
 
 
-def choose_steps(name: str, config: Mapping[str, Any], *, steps: int, tokens: int) -> Schedule:
+def choose_steps(
+    name: str, config: Mapping[str, Any], *, steps: int, tokens: int, levels: Sequence[float] = ()
+) -> Schedule:
     """Builds the schedule for a number of image tokens: more tokens mean more steps at high noise (diffusers' mu)."""
     return build_schedule(
         name,
@@ -99,6 +101,7 @@ def choose_steps(name: str, config: Mapping[str, Any], *, steps: int, tokens: in
         steps=steps,
         sigmas=np.linspace(1.0, 1 / steps, steps).tolist(),
         mu=compute_empirical_mu(image_seq_len=tokens, num_steps=steps),
+        levels=levels,
     )
 
 

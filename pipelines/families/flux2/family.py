@@ -55,7 +55,11 @@ class Flux2Family(PreviewedModel):
             reference = self._programs.get(*layout.reference_key)
             references = reference(*self._take(reference, "vae"), self._put(pictures))
         schedule = choose_steps(
-            recipe.scheduler or "", self.parts.scheduler_config, steps=recipe.steps or 1, tokens=layout.tokens
+            recipe.scheduler or "",
+            self.parts.scheduler_config,
+            steps=recipe.steps or 1,
+            tokens=layout.tokens,
+            levels=recipe.sigmas or (),
         )
         program = self._programs.get(*layout.denoise_key)
         latents = NoiseSource(seeds=seeds or recipe.seeds, images=layout.outputs, shape=layout.latents_shape).draw()

@@ -19,7 +19,7 @@ from pipelines.recipes.recipe import Recipe
 from pipelines.runtime.devices import hosts
 from pipelines.runtime.sampling.chunks import MAX_CHUNK
 from pipelines.runtime.sampling.noise import NoiseSource
-from pipelines.runtime.sampling.schedules import build_schedule
+from pipelines.runtime.sampling.schedules import Schedule, build_schedule
 from pipelines.runtime.sampling.solver import State
 from pipelines.stages import Embeddings, OnProgress
 
@@ -74,6 +74,7 @@ class UNetFamily(LoadedModel):
             recipe.scheduler or "",
             self.parts.scheduler_config,
             steps=recipe.steps or 1,
+            levels=recipe.sigmas or (),
             last_steps=recipe.denoising_steps if recipe.images else None,
         )
         program = self._programs.get(*layout.denoise_key)
@@ -91,7 +92,7 @@ class UNetFamily(LoadedModel):
                 state,
                 rows,
                 table,
-                self._draw_chunk_noise(noise, layout, stop - start, has_noise=schedule.has_noise),
+                self._draw_chunk_noise(noise, layout, schedule, start, stop),
                 guidance_scale,
                 self._number(start),
                 self._number(stop),
@@ -104,6 +105,7 @@ class UNetFamily(LoadedModel):
             steps=schedule.steps,
             batch_size=recipe.batch_size,
             on_progress=on_progress,
+            rows_per_step=recipe.rows_per_step,
         )
 
     def embedding_shapes(self, text_chunks: int = 1) -> dict[str, tuple[int, ...]]:
@@ -133,16 +135,21 @@ class UNetFamily(LoadedModel):
         rows |= {name: np.repeat(value, layout.row_count, axis=0) for name, value in told.items()}
         return {name: hosts.place(value.astype(np.float32), layout.rows) for name, value in rows.items()}
 
-    def _draw_chunk_noise(self, source: NoiseSource, layout: Layout, steps: int, *, has_noise: bool) -> jax.Array:
+    def _draw_chunk_noise(
+        self, source: NoiseSource, layout: Layout, schedule: Schedule, start: int, stop: int
+    ) -> jax.Array:
         sharded = layout.noise
         size = (MAX_CHUNK, layout.outputs, *layout.latents_shape)
-        if not has_noise:
+        if not schedule.has_noise:
             if layout not in self._zero_noise:
                 self._zero_noise[layout] = hosts.place(np.zeros(size, np.float32), sharded)
             return self._zero_noise[layout]
         noise = np.zeros(size, np.float32)
-        for step in range(steps):
-            noise[step] = source.draw()
+        for row in range(start, stop):
+            noise[row - start] = source.draw()
+            if share := schedule.shared_noise.get(row):
+                fresh = np.float32((1 - share**2) ** 0.5)
+                noise[row - start] = np.float32(share) * noise[row - start - 1] + fresh * noise[row - start]
         return hosts.place(noise, sharded)
 
     def _draw_preview(self, layout: Layout, x0_BCHW: jax.Array) -> np.ndarray:

@@ -51,6 +51,7 @@ class WanFamily(PreviewedModel):
             recipe.scheduler or "",
             self.parts.scheduler_config,
             steps=recipe.steps or 1,
+            levels=recipe.sigmas or (),
             flow_shift=recipe.flow_shift,
         )
         program = self._programs.get(*layout.denoise_key)

@@ -5,7 +5,7 @@ for all of them. The transformer counts time from the noise on and predicts the 
 count from the picture on and take the way to the noise.
 """
 
-from collections.abc import Callable, Mapping
+from collections.abc import Callable, Mapping, Sequence
 from typing import Any
 
 import jax
@@ -84,6 +84,7 @@ def choose_steps(
     count: int,
     last_steps: int | None = None,
     flow_shift: float | None = None,
+    levels: Sequence[float] = (),
 ) -> Schedule:
     """Builds the schedule for a picture of `count` tokens, which counts only where a checkpoint's scheduler says so."""
     return build_schedule(
@@ -94,6 +95,7 @@ def choose_steps(
         flow_shift=flow_shift,
         sigmas=np.linspace(1.0, 1 / steps, steps).tolist(),
         mu=find_mu(config, count),
+        levels=levels,
     )
 
 

@@ -50,6 +50,7 @@ class ZImageFamily(PreviewedModel):
             recipe.scheduler or "",
             self.parts.scheduler_config,
             steps=recipe.steps or 1,
+            levels=recipe.sigmas or (),
             count=self.parts.count_tokens(recipe.parsed_shape),
             last_steps=recipe.denoising_steps if recipe.images else None,
             flow_shift=recipe.flow_shift,

@@ -23,14 +23,17 @@ def run_chunks(
     *,
     steps: int,
     max_chunk: int,
+    unit: int = 1,
     on_done: Callable[[int, jax.Array], None],
 ) -> float:
     """Calls `run(start, stop)` until all steps are queued, and `on_done(steps done, its array)` as each chunk ends.
 
+    Every chunk but the last is a multiple of `unit` long.
+
     `run` must return at once with an array that is ready when the chunk is. Returns the host's own milliseconds a
     chunk, waiting left out. What `on_done` raises ends the loop; the chunk queued behind runs out on its own.
     """
-    start, chunk, clock = 0, 1, time.perf_counter()
+    start, chunk, clock = 0, unit, time.perf_counter()
     began_s, waited_s, chunks, done_s = clock, 0.0, 0, 0.0
     step_s: float | None = None
     running: tuple[int, int, jax.Array] | None = None
@@ -50,7 +53,7 @@ def run_chunks(
                 step_s = (now - clock) / (ended - began)
             clock = now
             wanted = int(np.clip(max(CHUNK_TARGET_S, done_s) / max(step_s or 0.0, 1e-6), 1, max_chunk))
-            chunk = hosts.agree("steps of a chunk", wanted)  # clocks differ
+            chunk = hosts.agree("steps of a chunk", unit * -(-wanted // unit))  # clocks differ
             on_done(ended, picture)
             done_s = time.perf_counter() - now
         running = queued

@@ -10,19 +10,22 @@ anchor):
 
 so the coefficients are read off diffusers' own `step` with unit vectors, rather than derived again: whatever the
 scheduler's config asks for (spacing, prediction type, Karras sigmas, flow shift, final step) is right by construction.
-The tables are run-time inputs in fp32; step count and scheduler never recompile anything. runtime/sampling/solver.py
-applies them on the devices.
+Those of stochastic.py are written there, on diffusers' levels. A scheduler that asks the denoiser twice a step has two
+rows for it. The tables are run-time inputs in fp32; step count and scheduler never recompile anything.
+runtime/sampling/solver.py applies them on the devices.
 """
 
+import inspect
 from collections.abc import Mapping, Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, field
 from typing import Any, cast
 
 import diffusers
 import numpy as np
 import torch
 
-from pipelines.recipes.schedulers import EVEN, LCM_TRAILING, SCHEDULERS, SHIFTS, read_shift
+from pipelines.recipes.schedulers import EVEN, LCM_TRAILING, OWN_STEPS, SCHEDULERS, SHIFTS, read_shift
+from pipelines.runtime.sampling.stochastic import Move, list_moves
 
 MAX_STEPS = 128  # rows of the table; the catalogue allows fewer
 
@@ -37,12 +40,19 @@ COLUMNS = (
     "by_noise",
 )
 
+# What would move noise levels that are given.
+_UNSPACED = dict.fromkeys(
+    ("use_karras_sigmas", "use_exponential_sigmas", "use_beta_sigmas", "use_dynamic_shifting"), False
+) | {"shift_terminal": None}
+
 
 @dataclass(frozen=True, kw_only=True)
 class Schedule:
     """`table` is (MAX_STEPS, len(COLUMNS)) fp32, rows past `steps` zero; `initial_scale` multiplies the first noise.
 
-    `picture_scale` does so with the latents of a picture that lies under it; 0 where there is none.
+    `steps` counts rows: how often the denoiser is asked. `picture_scale` multiplies the latents of a picture that lies
+    under the noise; 0 where there is none. `shared_noise` maps a row to how much of its noise is that of the row before
+    (stochastic.Move).
     """
 
     steps: int
@@ -50,18 +60,26 @@ class Schedule:
     initial_scale: float
     has_noise: bool
     picture_scale: float = 0.0
+    shared_noise: Mapping[int, float] = field(default_factory=dict[int, float])
 
 
-def build_scheduler(name: str, config: Mapping[str, Any], *, flow_shift: float | None = None) -> Any:
+def build_scheduler(
+    name: str, config: Mapping[str, Any], *, flow_shift: float | None = None, spaces: bool = True
+) -> Any:
     """The diffusers scheduler `name`, from the checkpoint's own scheduler config.
 
-    `flow_shift` moves the steps of the flow schedulers towards the noise; None keeps the checkpoint's own.
+    `flow_shift` moves the steps of the flow schedulers towards the noise; None keeps the checkpoint's own. Without
+    `spaces` noise levels that it is given stay as they are.
     """
     class_name, overrides = SCHEDULERS[name]
     shift = flow_shift if flow_shift is not None else read_shift(config)
+    cls = getattr(diffusers, class_name)
+    if not spaces:
+        known = inspect.signature(cls.__init__).parameters
+        shift, overrides = 1.0, overrides | {option: off for option, off in _UNSPACED.items() if option in known}
     if name in SHIFTS and shift is not None:
         overrides = overrides | {SHIFTS[name]: shift}
-    return getattr(diffusers, class_name).from_config(dict(config), **overrides)
+    return cls.from_config(dict(config), **overrides)
 
 
 def build_schedule(
@@ -73,13 +91,18 @@ def build_schedule(
     flow_shift: float | None = None,
     sigmas: Sequence[float] | None = None,
     mu: float | None = None,
+    levels: Sequence[float] = (),
 ) -> Schedule:
     """Builds the table of `steps` steps, or of the `last_steps` among them, which start from a picture under noise.
 
-    `sigmas` and `mu` are passed on to diffusers' `set_timesteps`.
+    `sigmas` and `mu` are passed on to diffusers' `set_timesteps`, which shifts them. `levels` are noise levels that a
+    recipe names (TAKE_SIGMAS), one a step: they are taken as they are.
     """
-    scheduler = build_scheduler(name, config, flow_shift=flow_shift)
-    if name == EVEN and sigmas is None:
+    scheduler = build_scheduler(name, config, flow_shift=flow_shift, spaces=not levels)
+    if levels:
+        is_flow = name in SHIFTS
+        sigmas, mu = [*levels] if is_flow else [*levels, 0.0], None
+    elif name == EVEN and sigmas is None:
         sigmas = np.linspace(1.0, 1 / steps, steps).tolist()
     extra = {"sigmas": sigmas, "mu": mu}
     extra = {argument: value for argument, value in extra.items() if value is not None}
@@ -90,6 +113,7 @@ def build_schedule(
     else:
         scheduler.set_timesteps(**extra)
     timesteps = scheduler.timesteps
+    skipped = 0
     picture_scale, noise_scale = 0.0, float(getattr(scheduler, "init_noise_sigma", 1.0))
     if last_steps is not None:
         skipped = len(timesteps) - last_steps
@@ -98,14 +122,21 @@ def build_schedule(
             scheduler.set_begin_index(skipped)
         picture_scale, noise_scale = _probe_start(scheduler, timesteps[:1])
     table = np.zeros((MAX_STEPS, len(COLUMNS)), np.float32)
-    for index, timestep in enumerate(timesteps):
-        table[index] = _probe_step(scheduler, timestep)
+    moves: list[Move] = []
+    if name.startswith(OWN_STEPS):
+        moves = [move for step in list_moves(name, scheduler)[skipped:] for move in step]
+        for index, move in enumerate(moves):
+            table[index] = [move.columns.get(column, 0.0) for column in COLUMNS]
+    else:
+        for index, timestep in enumerate(timesteps):
+            table[index] = _probe_step(scheduler, timestep)
     return Schedule(
-        steps=len(timesteps),
+        steps=len(moves) or len(timesteps),
         table=table,
         initial_scale=noise_scale,
         has_noise=bool(table[:, COLUMNS.index("by_noise")].any()),
         picture_scale=picture_scale,
+        shared_noise={index: move.shared_noise for index, move in enumerate(moves) if move.shared_noise},
     )
 
 

@@ -189,6 +189,11 @@ _RECIPE_INPUT = _describe_input(
     fps=("integer", "frames a second, of models of video"),
     strength=("number", "with images, for models that have it: near 0 keeps the picture, 1 makes nearly all anew"),
 )
+_RECIPE_INPUT["properties"]["sigmas"] = {
+    "type": "array",
+    "items": {"type": "number"},
+    "description": "the steps' noise levels, falling, in place of steps; for schedulers that take them",
+}
 _RECIPE_INPUT["properties"]["images"] = {
     "type": "array",
     "items": {"type": "string"},

@@ -130,6 +130,7 @@ class Model(Answer):
     defaults: Defaults
     limits: Limits
     schedulers: list[str] = eg(["euler", "euler_ancestral", "dpmpp_2m", "ddim"])
+    take_sigmas: tuple[str, ...] = eg(("euler", "er_sde"))
     step_cache: dict[str, float] | None = eg({"mild": 0.5, "strong": 0.36})
     """Strength -> share of the default steps that it computes; null for a model without a step cache."""
     shapes: list[Shape]

@@ -13,6 +13,7 @@ from pipelines.models.catalog_entries import MAX_FLOW_SHIFT, MAX_FPS
 from pipelines.program_sets import list_variants
 from pipelines.recipes.batching import find_kind
 from pipelines.recipes.recipe import Recipe
+from pipelines.recipes.sigmas import list_takers
 from pipelines.recipes.step_cache import MILD, STRONG
 from studio.database import Database
 from studio.jobs.costs.estimates import estimate_job_s
@@ -85,6 +86,7 @@ def describe_models(catalog: Catalog, database: Database) -> list[dict[str, Any]
                 "strength": 1,
             },
             "schedulers": list(model.schedulers),
+            "take_sigmas": list_takers(model),
             "step_cache": _describe_step_cache(model),
             "shapes": [_describe_shape(fleet, model, shape, known) for shape in model.shapes],
         }

@@ -35,6 +35,7 @@ FLAGS = {
     "steps": "--num_inference_steps",
     "guidance_scale": "--guidance_scale",
     "scheduler": "--scheduler",
+    "sigmas": "--sigmas",
 }
 
 console = Console(highlight=False, soft_wrap=True)

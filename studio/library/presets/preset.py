@@ -31,6 +31,7 @@ from pipelines.recipes.recipe import (
     Recipe,
     read_seed,
 )
+from pipelines.recipes.sigmas import MAX_SIGMA, MAX_SIGMAS
 
 SCHEMA = 1
 MAX_TAGS = 8
@@ -123,6 +124,13 @@ class PresetRecipe(BaseModel):
     flow_shift: Annotated[float, Field(ge=0, le=100)] | None = None
     fps: Annotated[int, Field(ge=1, le=240)] | None = None
     batch_size: Annotated[int, Field(ge=1, le=64)] = 1
+    sigmas: (
+        Annotated[
+            tuple[Annotated[float, Field(ge=0, le=MAX_SIGMA)], ...],
+            Field(strict=False, min_length=1, max_length=MAX_SIGMAS, description="the steps' noise levels"),
+        ]
+        | None
+    ) = Field(default=None, exclude_if=lambda levels: levels is None)
     step_cache: Annotated[str, Field(max_length=60)] | None = Field(default=None, exclude_if=lambda text: text is None)
     # For the pictures that whoever uses the preset brings along; left out, as LoRAs are, where they are not set.
     strength: Annotated[float, Field(ge=MIN_STRENGTH, le=1)] | None = Field(

@@ -39,7 +39,7 @@ class Chunk:
 
 @pytest.fixture
 def drive(monkeypatch: pytest.MonkeyPatch) -> Callable[..., Device]:
-    def drive(*, step_s: float, done_s: float = 0.0, steps: int = 50) -> Device:
+    def drive(*, step_s: float, done_s: float = 0.0, steps: int = 50, unit: int = 1) -> Device:
         device = Device(step_s, monkeypatch)
         ended: list[int] = []
 
@@ -47,7 +47,7 @@ def drive(monkeypatch: pytest.MonkeyPatch) -> Callable[..., Device]:
             ended.append(done)
             device.spend(done_s)
 
-        run_chunks(device.run, steps=steps, max_chunk=8, on_done=note)
+        run_chunks(device.run, steps=steps, max_chunk=8, unit=unit, on_done=note)
         assert ended[-1] == sum(device.lengths) == steps
         assert len(ended) == len(device.lengths)
         return device
@@ -74,3 +74,10 @@ def test_devices_hardly_wait_for_a_slow_host(drive: Callable[..., Device], done_
 
 def test_one_step_is_one_chunk(drive: Callable[..., Device]) -> None:
     assert drive(step_s=0.001, steps=1).lengths == [1]
+
+
+@pytest.mark.parametrize("step_s", [0.001, 0.03, 0.3])
+def test_steps_of_two_rows_are_not_parted(drive: Callable[..., Device], step_s: float) -> None:
+    *whole, last = drive(step_s=step_s, steps=39, unit=2).lengths
+    assert all(length % 2 == 0 for length in whole)
+    assert last % 2 == 1

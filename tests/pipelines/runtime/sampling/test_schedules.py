@@ -1,7 +1,7 @@
 """Every scheduler table moves latents exactly as diffusers' own `step` does, whatever the model answers."""
 
 import inspect
-from collections.abc import Callable
+from collections.abc import Callable, Sequence
 from typing import Any
 
 import diffusers as library
@@ -11,7 +11,7 @@ import pytest
 import torch
 
 from pipelines.models.catalog_entries import LIMITS
-from pipelines.recipes.schedulers import DIFFUSION, FLOW
+from pipelines.recipes.schedulers import DIFFUSION, FLOW, MOST_STEPS, TAKE_SIGMAS, TWICE
 from pipelines.runtime.sampling import solver
 from pipelines.runtime.sampling.schedules import COLUMNS, MAX_STEPS, Schedule, build_schedule, build_scheduler
 
@@ -63,7 +63,7 @@ FLOW_CONFIGS: dict[str, dict[str, Any]] = {
 }
 diffusers: Any = library  # its from_config says that it may return a pair
 NOISE_TO_DATA = ("euler", "euler_ancestral", "dpmpp_2m", "ddim")
-NOISY = ("euler_ancestral", "dpmpp_2m_sde", "lcm", "tcd")
+NOISY = ("euler_ancestral", "dpmpp_2m_sde", "lcm", "tcd", "dpmpp_sde", "er_sde")
 # What a user of diffusers writes for the schedulers of these names, with their noise levels as they are there.
 WRITTEN: dict[str, Callable[[dict[str, Any]], Any]] = {
     "lcm": diffusers.LCMScheduler.from_config,
@@ -111,8 +111,14 @@ def run_diffusers(scheduler: Any, *, skipped: int = 0, latents: torch.Tensor | N
     return moved
 
 
-def run_table(schedule: Schedule, *, has_memory: bool = False, latents: torch.Tensor | None = None) -> torch.Tensor:
-    """As the compiled program runs it, one step at a time."""
+def run_table(
+    schedule: Schedule,
+    *,
+    has_memory: bool = False,
+    latents: torch.Tensor | None = None,
+    noises: Sequence[torch.Tensor] | None = None,
+) -> torch.Tensor:
+    """As the compiled program runs it, one step at a time; with these noises instead of a generator's."""
     generator = torch.Generator().manual_seed(3)
     noise = torch.randn(1, 64, generator=generator)
     latents = noise * schedule.initial_scale if latents is None else latents
@@ -123,6 +129,8 @@ def run_table(schedule: Schedule, *, has_memory: bool = False, latents: torch.Te
         seen = torch.from_numpy(np.array(row["in_scale"] * state.latents))
         output = jnp.asarray(predict(seen, float(row["timestep"])))
         noise = jnp.asarray(torch.randn(1, 64, generator=generator)) if schedule.has_noise else None
+        if noises is not None:
+            noise = jnp.asarray(noises[index] if index < len(noises) else torch.zeros(1, 64))
         state = solver.advance(row, state, output, noise)
     return torch.from_numpy(np.array(state.latents))
 
@@ -156,8 +164,11 @@ def test_a_spacing_does_what_diffusers_users_ask_for(name: str, prediction: str,
 
 def test_every_scheduler_has_a_table() -> None:
     for name in DIFFUSION:
-        assert build_schedule(name, CONFIGS["epsilon"], steps=4).steps == 4
-        assert build_schedule(name, CONFIGS["epsilon"], steps=4, last_steps=2).steps == 2
+        rows = 2 if name in TWICE else 1
+        assert build_schedule(name, CONFIGS["epsilon"], steps=4).steps == 4 * rows - (rows - 1)
+        assert build_schedule(name, CONFIGS["epsilon"], steps=4, last_steps=2).steps == 2 * rows - (rows - 1)
+        most = MOST_STEPS.get(name, MAX_STEPS)
+        assert build_schedule(name, CONFIGS["epsilon"], steps=most).steps <= MAX_STEPS
     for name in FLOW:
         assert build_schedule(name, FLOW_CONFIGS["wan"], steps=4).steps == 4
 
@@ -301,3 +312,42 @@ def test_the_picture_a_flow_expects_is_the_latents_without_their_noise() -> None
 
 def test_no_model_of_ones_own_may_ask_for_more_steps_than_the_tables_hold() -> None:
     assert LIMITS["max_steps"][1] == MAX_STEPS
+
+
+def test_sigmas_of_a_diffusion_are_those_that_diffusers_users_give() -> None:
+    config, sigmas = CONFIGS["epsilon"] | {"use_karras_sigmas": True}, [14.615, 6.3184, 3.7681, 2.1811, 1.3405, 0.0291]
+    scheduler = diffusers.EulerDiscreteScheduler.from_config(config)
+    scheduler.set_timesteps(sigmas=[*sigmas, 0.0])
+    schedule = build_schedule("euler", config, steps=6, levels=sigmas)
+    assert schedule.steps == 6
+    torch.testing.assert_close(run_table(schedule), run_diffusers(scheduler), atol=2e-4, rtol=1e-4)
+
+
+@pytest.mark.parametrize("name", ["dpmpp_sde", "er_sde"])
+def test_schedulers_with_rows_of_their_own_take_sigmas(name: str) -> None:
+    config, sigmas = CONFIGS["epsilon"], [14.6, 3.0, 0.5]
+    schedule = build_schedule(name, config, steps=3, levels=sigmas)
+    seen = (1 / schedule.table[: schedule.steps, COLUMNS.index("in_scale")] ** 2 - 1) ** 0.5
+    np.testing.assert_allclose(seen[:: 2 if name in TWICE else 1], sigmas, rtol=1e-3)
+
+
+@pytest.mark.parametrize("config", FLOW_CONFIGS.values(), ids=FLOW_CONFIGS)
+def test_sigmas_of_a_flow_are_not_shifted_again(config: dict[str, Any]) -> None:
+    sigmas = [1.0, 0.9375, 0.8333333, 0.625]
+    scheduler = diffusers.FlowMatchEulerDiscreteScheduler.from_config(config, shift=1.0, use_dynamic_shifting=False)
+    scheduler.set_timesteps(sigmas=sigmas)
+    schedule = build_schedule("flow_match_euler", config, steps=4, flow_shift=7.0, mu=1.7, levels=sigmas)
+    np.testing.assert_allclose(schedule.table[:4, 0], [1000, 937.5, 833.3333, 625], rtol=1e-6)
+    torch.testing.assert_close(run_table(schedule), run_diffusers(scheduler), atol=2e-5, rtol=1e-5)
+
+
+def test_unipc_takes_sigmas_as_diffusers_users_give_them() -> None:
+    config, sigmas = FLOW_CONFIGS["wan"], [0.999, 0.9, 0.7, 0.4, 0.1]
+    scheduler = diffusers.UniPCMultistepScheduler.from_config(config, flow_shift=1.0)
+    scheduler.set_timesteps(sigmas=sigmas)
+    schedule = build_schedule("unipc", config, steps=5, flow_shift=5.0, levels=sigmas)
+    torch.testing.assert_close(run_table(schedule, has_memory=True), run_diffusers(scheduler), atol=2e-4, rtol=1e-4)
+
+
+def test_every_scheduler_that_takes_sigmas_is_one() -> None:
+    assert {*TAKE_SIGMAS} <= {*DIFFUSION, *FLOW}

@@ -78,6 +78,8 @@ const SCHEDULERS = {
   ddim: "DDIM",
   lcm: "LCM",
   tcd: "TCD",
+  dpmpp_sde: "DPM++ SDE",
+  er_sde: "ER-SDE",
   flow_match_euler: "Flow match Euler",
   unipc: "UniPC",
   flow_dpmpp_2m: "DPM++ 2M",

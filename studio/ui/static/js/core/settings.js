@@ -32,6 +32,7 @@ const SETTINGS = [
   ["guidance_scale", ({ recipe }) => String(recipe.guidance_scale)],
   ["guidance_scale_2", ({ recipe }) => textOf(recipe.guidance_scale_2)],
   ["scheduler", ({ recipe }) => schedulerName(recipe.scheduler)],
+  ["sigmas", ({ recipe }) => recipe.sigmas?.join(", ") ?? null],
   ["step_cache", ({ recipe }) => recipe.step_cache ?? null],
   ["flow_shift", ({ recipe }) => textOf(recipe.flow_shift)],
   ["fps", ({ recipe }) => textOf(recipe.fps)],

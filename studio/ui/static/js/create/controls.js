@@ -17,6 +17,7 @@ import { drawOrigin, isOwn } from "./originnote.js";
 import { mountPromptHistory } from "./prompthistory.js";
 import { drawReading } from "./reading.js";
 import { drawSizes, mountSizes } from "./sizes.js";
+import { drawSigmas, mountSigmas, readSigmas } from "./sigmas.js";
 import { drawStepCache } from "./stepcache.js";
 import { styledNegative, styledPrompt, styleOf, stylesFor } from "./styles.js";
 import { drawSweep, isSweep, mountSweep } from "./sweep.js";
@@ -28,7 +29,7 @@ const BATCHES = [1, 2, 4, 8];
 // The last four only where the model has them.
 const NUMBERS = ["steps", "guidance_scale", "guidance_scale_2", "flow_shift", "fps", "strength"];
 const LOWEST = { steps: 1, guidance_scale: 0, guidance_scale_2: 0, flow_shift: 1, fps: 1, strength: 0.05 };
-const FIELDS = ["prompt", "negative_prompt", "images", "model", "shape", "scheduler", "batch_size", "loras", "fit", "step_cache", ...NUMBERS];
+const FIELDS = ["prompt", "negative_prompt", "images", "model", "shape", "scheduler", "batch_size", "loras", "fit", "sigmas", "step_cache", ...NUMBERS];
 
 const ONE_JOB = { seeds: 1, draws: null };
 
@@ -49,6 +50,7 @@ let draft = {
   fps: null,
   strength: null,
   scheduler: null,
+  sigmas: null, // the steps' noise levels, instead of their number; null: as the scheduler spaces them
   step_cache: null, // null: off
   batch_size: 1,
   style: null,
@@ -78,6 +80,7 @@ export function readRecipe() {
   const images = model?.limits.images ? draft.images : [];
   return {
     ...pick(draft),
+    ...readSigmas(model, draft),
     prompt: styledPrompt(style, draft.prompt),
     negative_prompt: style
       ? styledNegative(style, draft.negative_prompt ?? model?.defaults.negative_prompt)
@@ -274,6 +277,7 @@ export function mountControls(onSubmit) {
   find("lu-model").addEventListener("change", (event) => chooseModel(event.currentTarget.value));
   mountLoras((update) => change({ loras: update(draft.loras) }));
   find("lu-scheduler").addEventListener("change", (event) => change({ scheduler: event.currentTarget.value }));
+  mountSigmas(change);
   find("lu-step_cache").addEventListener("change", (event) => change({ step_cache: event.currentTarget.value || null }));
   for (const name of NUMBERS) mountNumber(name);
   mountBatch();
@@ -334,7 +338,7 @@ function modelToShow() {
 
 const defaultsOf = (model) => {
   const { shape, scheduler } = model.defaults;
-  return { ...Object.fromEntries(NUMBERS.map((name) => [name, model.defaults[name]])), shape, scheduler, negative_prompt: null, step_cache: null };
+  return { ...Object.fromEntries(NUMBERS.map((name) => [name, model.defaults[name]])), shape, scheduler, negative_prompt: null, sigmas: null, step_cache: null };
 };
 
 /** Larger videos are denoised at higher noise levels: each size has its own default. */
@@ -415,6 +419,7 @@ function drawValues(model) {
   drawStyle();
   find("lu-model").value = draft.model;
   find("lu-scheduler").value = draft.scheduler;
+  drawSigmas(model, draft);
   drawStepCache(model, draft);
   for (const name of NUMBERS) {
     if (draft[name] === null) continue;
