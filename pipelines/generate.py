@@ -64,7 +64,8 @@ def generate_together(
         recipe.parsed_shape,
         uses_cfg=uses_cfg(recipe),
         references=find_references(family.model, recipe),
-        uses_step_cache=recipe.step_cache is not None,
+        uses_step_cache=recipe.uses_residuals,
+        foresees=recipe.foresees,
         on_progress=on_progress,
     )
     warm_first = functools.partial(

@@ -14,6 +14,7 @@ from pipelines.generate import uses_cfg
 from pipelines.models.catalog import Model, Shape
 from pipelines.pictures.references import References, choose_programs, name_programs
 from pipelines.recipes.recipe import Recipe
+from pipelines.recipes.taylor import TAYLOR
 
 USUAL_COUNTS = (1, 2, 4, 8)  # outputs of a run, as static/js/create/controls.js offers them
 
@@ -24,7 +25,8 @@ _COUNT = re.compile(r" ×\d+")
 class ProgramSet:
     """The programs of one model for runs of one kind; `is_guided` tells whether classifier-free guidance is on.
 
-    With `uses_step_cache` steps may reuse earlier ones; how much is no matter of programs.
+    With `uses_step_cache` steps may reuse what layers of earlier ones found, with `foresees` they may be extrapolated
+    from earlier ones; how much is no matter of programs.
     """
 
     shape: Shape
@@ -33,6 +35,7 @@ class ProgramSet:
     batch_size: int = 1
     is_guided: bool
     uses_step_cache: bool = False
+    foresees: bool = False
 
     @classmethod
     def usual(cls, model: Model, shape: Shape) -> "ProgramSet":
@@ -48,20 +51,23 @@ class ProgramSet:
             text_chunks=text_chunks,
             batch_size=recipe.batch_size,
             is_guided=uses_cfg(recipe),
-            uses_step_cache=recipe.step_cache is not None,
+            uses_step_cache=recipe.uses_residuals,
+            foresees=recipe.foresees,
         )
 
     def name_for(self, model: Model) -> str:
         """Returns the name, shown to people: that of the usual set is the size alone.
 
         Others are `512x512 with 2 of 768x512`, `512x512 ×4` (outputs at once), `512x512 without guidance`,
-        `512x512 with a step cache`.
+        `512x512 with a step cache`, `512x512 with TaylorSeer`.
         """
         name = name_programs(self.shape, self.references, self.text_chunks)
         if self.batch_size > 1:
             name += f" ×{self.batch_size}"
         if self.is_guided != (model.guidance_scale > 1):
             name += " with guidance" if self.is_guided else " without guidance"
+        if self.foresees:
+            return f"{name} with TaylorSeer"
         return f"{name} with a step cache" if self.uses_step_cache else name
 
 
@@ -89,14 +95,16 @@ def choose_prewarmed(entries: Sequence[str], model: Model) -> list[ProgramSet]:
     """Returns the sets that the values of `--prewarm` name for a model, skipping what it does not have.
 
     Examples are `512x512`, `512x512+2` (with two pictures), `512x512*4` (four at once), `all`, and `all+1*2`; one that
-    begins with a model's id and a colon is for that model only. `512x512~` are those with a step cache, for models that
-    have one.
+    begins with a model's id and a colon is for that model only. `512x512~` are those with a step cache,
+    `512x512~taylor` those of TaylorSeer, for models that have them.
     """
     found: list[ProgramSet] = []
     for entry in entries:
         owner, _, sizes = entry.rpartition(":")
-        uses_step_cache, sizes = sizes.endswith("~"), sizes.removesuffix("~")
-        if uses_step_cache and model.step_cache is None:
+        sizes, mark, kind = sizes.partition("~")
+        foresees = kind == TAYLOR
+        uses_step_cache = bool(mark) and not foresees
+        if (uses_step_cache and model.step_cache is None) or (foresees and not model.traits.foresees):
             continue
         sizes, _, count = sizes.partition("*")
         if owner not in ("", model.id) or int(count or 1) > model.max_batch_size:
@@ -108,6 +116,7 @@ def choose_prewarmed(entries: Sequence[str], model: Model) -> list[ProgramSet]:
                 batch_size=int(count or 1),
                 is_guided=model.guidance_scale > 1,
                 uses_step_cache=uses_step_cache,
+                foresees=foresees,
             )
             for shape, references in choose_programs([sizes], model)
         ]

@@ -178,6 +178,7 @@ class Family(Protocol):
         references: References | None = None,
         text_chunks: int = 1,
         uses_step_cache: bool = False,
+        foresees: bool = False,
         stage: str | None = None,
         on_progress: OnProgress,
     ) -> float:
@@ -203,6 +204,7 @@ class Family(Protocol):
         batch_size: int = 1,
         uses_cfg: bool | None = None,
         uses_step_cache: bool = False,
+        foresees: bool = False,
     ) -> str:
         """Returns `warm` (in memory), `disk` (in the compilation cache or a pack) or `cold` (must be compiled).
 

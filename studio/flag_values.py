@@ -14,6 +14,7 @@ from pipelines.errors import MeshError, RecipeError
 from pipelines.families import list_traits
 from pipelines.mesh_text import check_mesh
 from pipelines.models.catalog import Shape
+from pipelines.recipes.taylor import TAYLOR
 from pipelines.runtime.kernels.switches import read_choice
 
 ENGINES = ("local", "ray")
@@ -93,6 +94,9 @@ def _parse_prewarmed(name: str) -> str:
     model, colon, sizes = name.rpartition(":")
     if colon and not model:
         raise argparse.ArgumentTypeError(f"{name!r}: before the : stands a model's id, as in demo-sdxl:256x256")
+    sizes, tilde, kind = sizes.partition("~")
+    if kind not in ("", TAYLOR):
+        raise argparse.ArgumentTypeError(f"{name!r}: after the ~ stands nothing, or {TAYLOR}, as in 512x512~{TAYLOR}")
     sizes, star, count = sizes.partition("*")
     if star and not _is_count(count):
         raise argparse.ArgumentTypeError(
@@ -105,7 +109,7 @@ def _parse_prewarmed(name: str) -> str:
         size = "all" if shape.strip().lower() == "all" else str(Shape.parse(shape))
     except ValueError as error:
         raise argparse.ArgumentTypeError(f"{error}, several with commas, or all") from error
-    return f"{model}{colon}{size}{plus}{int(pictures) if plus else ''}{star}{int(count) if star else ''}"
+    return f"{model}{colon}{size}{plus}{int(pictures) if plus else ''}{star}{int(count) if star else ''}{tilde}{kind}"
 
 
 def _is_count(text: str) -> bool:

@@ -203,8 +203,8 @@ def _make_parser(defaults: Mapping[str, str]) -> argparse.ArgumentParser:
         type=parse_prewarm,
         default=(),
         help="shapes to compile while nobody waits: 512x512,1024x1024 or all; 512x512*4 or all*4 is for four images at "
-        "once, 512x512+1 with one input picture, for models that compile for them; demo-sdxl:256x256*4 is for that "
-        "model only",
+        "once, 512x512+1 with one input picture, for models that compile for them; 512x512~ with a step cache, "
+        "512x512~taylor with TaylorSeer; demo-sdxl:256x256*4 is for that model only",
     )
     parser.add_argument(
         "--pack",

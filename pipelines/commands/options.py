@@ -64,7 +64,7 @@ StepCacheText = Annotated[
     str | None,
     typer.Option(
         "--step-cache",
-        metavar="off|mild|strong|THRESHOLD,MOST[,RETENTION]",
+        metavar="off|mild|strong|THRESHOLD,MOST[,RETENTION]|taylor[,INTERVAL[,FIRST]]",
         help="Lets later steps reuse what earlier ones computed: faster, and nearly the same picture.",
         show_default="off",
     ),

@@ -90,6 +90,7 @@ class LoadedModel(abc.ABC):
         references: References | None = None,
         text_chunks: int = 1,
         uses_step_cache: bool = False,
+        foresees: bool = False,
         stage: str | None = None,
         on_progress: OnProgress,
     ) -> float:
@@ -100,6 +101,7 @@ class LoadedModel(abc.ABC):
             references=references,
             text_chunks=text_chunks,
             uses_step_cache=uses_step_cache,
+            foresees=foresees,
         )
         title = name_programs(shape, references, text_chunks)
         return self._warm(layout, title=title, stage=stage, on_progress=on_progress)
@@ -152,6 +154,7 @@ class LoadedModel(abc.ABC):
         batch_size: int = 1,
         uses_cfg: bool | None = None,
         uses_step_cache: bool = False,
+        foresees: bool = False,
     ) -> str:
         uses_cfg = self.model.guidance_scale > 1 if uses_cfg is None else uses_cfg
         layout = self._lay_out(
@@ -161,6 +164,7 @@ class LoadedModel(abc.ABC):
             references=references,
             text_chunks=text_chunks,
             uses_step_cache=uses_step_cache,
+            foresees=foresees,
         )
         keys = (layout.denoise_key, layout.decode_key)
         if all(self._programs.has(*key) for key in keys):
@@ -250,10 +254,12 @@ class LoadedModel(abc.ABC):
         references: References | None = None,
         text_chunks: int = 1,
         uses_step_cache: bool = False,
+        foresees: bool = False,
     ) -> Any:
         count = max(batch_size, self.outputs_at_once)
         further = {"text_chunks": text_chunks} if text_chunks > 1 else {}  # only families with chunks take it
         further |= {"uses_step_cache": True} if uses_step_cache else {}  # nor can all keep residuals
+        further |= {"foresees": True} if foresees else {}
         return self.programs.lay_out(
             self.parts, shape, batch_size=count, uses_cfg=uses_cfg, references=references, **further
         )
@@ -267,6 +273,7 @@ class LoadedModel(abc.ABC):
         references: References | None = None,
         text_chunks: int = 1,
         uses_step_cache: bool = False,
+        foresees: bool = False,
     ) -> Any:
         """Picks the program with one forward pass per step if guidance is off, unless only the guided one is warm.
 
@@ -280,6 +287,7 @@ class LoadedModel(abc.ABC):
                 references=references,
                 text_chunks=text_chunks,
                 uses_step_cache=uses_step_cache,
+                foresees=foresees,
             )
             for value in (False, True)
         )

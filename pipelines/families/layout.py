@@ -3,7 +3,7 @@
 A family adds the placements that only its own programs have.
 """
 
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from typing import Any, Self
 
 import jax
@@ -26,7 +26,8 @@ class Layout:
 
     `outputs` is the batch class: the pictures or videos that a program makes, requested or not. `latents_shape` is one
     output's, (C, H, W) or (C, T, H, W); `rows` is the sharding of arrays with one row per row of the denoiser's batch.
-    `residual` describes what a step cache keeps (rows, tokens, width); None for runs without one.
+    `residual` describes what MagCache keeps (rows, tokens, width), `outlook` what TaylorSeer does (2, rows, ...); None
+    for runs without.
     """
 
     shape: Shape
@@ -36,6 +37,12 @@ class Layout:
     latents: NamedSharding
     rows: NamedSharding
     residual: jax.ShapeDtypeStruct | None = None
+    outlook: jax.ShapeDtypeStruct | None = None
+
+    @property
+    def kept(self) -> jax.ShapeDtypeStruct | None:
+        """Returns what a step cache of either kind keeps."""
+        return self.outlook if self.residual is None else self.residual
 
     @property
     def row_count(self) -> int:
@@ -60,11 +67,13 @@ class Layout:
     @property
     def residual_key(self) -> Key:
         """Returns the key of the program that makes an empty residual."""
-        assert self.residual is not None
-        return ("residual", self.residual.shape)
+        assert self.kept is not None
+        return ("residual", self.kept.shape)
 
     @property
     def _cached(self) -> Key:
+        if self.outlook is not None:
+            return ("taylor",)
         return () if self.residual is None else ("step cache",)
 
     @property
@@ -78,6 +87,17 @@ class Layout:
     @property
     def preview_key(self) -> Key:
         return ("preview", self.shape, self.outputs)
+
+    def look_ahead(self, rows: NamedSharding) -> Self:
+        """Returns the layout of a run with TaylorSeer, whose outputs lie as `rows` (rows, ...) do."""
+        return replace(
+            self,
+            outlook=jax.ShapeDtypeStruct(
+                (2, self.row_count, *self.latents_shape),
+                jnp.float32,
+                sharding=NamedSharding(self.denoiser_mesh, PartitionSpec(None, *rows.spec)),
+            ),
+        )
 
     def describe_latents(self) -> jax.ShapeDtypeStruct:
         """Describes the latents of all outputs, for ahead-of-time compilation."""

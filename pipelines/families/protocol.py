@@ -59,7 +59,7 @@ class FamilyPrograms(Protocol):
         """Returns the placement of one run's arrays on the mesh: a `Layout` (layout.py), or one like it.
 
         Only a family whose traits have `text_chunks` is asked with `text_chunks`, for more than one, and only one that
-        `keeps_residuals` with `uses_step_cache`.
+        `keeps_residuals` with `uses_step_cache`, or `foresees` with `foresees`.
         """
         ...
 

@@ -21,6 +21,8 @@ from pipelines.runtime.weights.components import abstract_input
 
 def describe_reuse(mesh: Mesh, layout: Layout) -> tuple[jax.ShapeDtypeStruct, ...]:
     """Describes the arguments that a denoise program takes after its own: `residual` and `reuse`, or nothing."""
+    if layout.outlook is not None:
+        return layout.outlook, abstract_input(mesh, (MAX_STEPS, 2), jnp.float32)
     if layout.residual is None:
         return ()
     return layout.residual, abstract_input(mesh, (MAX_STEPS,), jnp.bool_)
@@ -28,11 +30,30 @@ def describe_reuse(mesh: Mesh, layout: Layout) -> tuple[jax.ShapeDtypeStruct, ..
 
 def list_residual_programs(layout: Layout) -> Sequence[Program]:
     """Returns the program that makes the residual before the first step, which nobody reads; or nothing."""
-    residual = layout.residual
+    residual = layout.kept
     if residual is None:
         return ()
     empty = lambda: jnp.zeros(residual.shape, residual.dtype)  # noqa: E731
     return (Program(key=layout.residual_key, function=empty, arguments=(), out_shardings=residual.sharding),)
+
+
+def count_ahead(foreseen: np.ndarray, whole: Collection[int]) -> np.ndarray:
+    """Returns what TaylorSeer's programs want of each step, (steps, 2) fp32 (sampling/reuse.foresee_or_compute).
+
+    `foreseen` (steps,) bool says which steps are, none of `whole`, with which an expert begins.
+    """
+    found = np.zeros((len(foreseen), 2), np.float32)
+    last: int | None = None
+    for step, is_foreseen in enumerate(foreseen):
+        if step in whole:
+            last = None
+        if is_foreseen:
+            assert last is not None, "an expert's first step is computed"
+            found[step, 0] = step - last
+        else:
+            found[step, 1] = 0 if last is None else 1 / (step - last)
+            last = step
+    return found
 
 
 class ResidualRatios:
@@ -78,10 +99,12 @@ class ReusedSteps:
         self._whole, self._done = {*whole}, 0
         self.residual: jax.Array | None = None
         self._reuse: jax.Array | None = None
-        if layout.residual is None:
+        if layout.kept is None:
             return
         reuse = np.zeros(MAX_STEPS, np.bool_)
         reuse[sorted({*reused} - {*whole})] = True
+        if layout.outlook is not None:
+            reuse = count_ahead(reuse, whole)
         self.residual, self._reuse = get(*layout.residual_key)(), put(reuse)
 
     def run(self, program: Any, *arguments: Any) -> State:

@@ -131,7 +131,8 @@ class Traits:
     `has_fixed_text_length`: its text encoders read as many tokens as their tokenizers say. `tokenizer` is the kind of
     its text encoder's first tokenizer (prompts/pieces.py), "" if it has none; `reads_weights`: (word:1.2) weighs a
     word; `text_chunks`: a long prompt is read as up to this many texts. `keeps_residuals`: its denoiser is one stack of
-    layers whose sum a later step may reuse (recipes/step_cache.py). `schedulers` are those that its recipes may name
+    layers whose sum a later step may reuse (recipes/step_cache.py); `foresees`: what it answers later may be
+    extrapolated from earlier answers (recipes/taylor.py). `schedulers` are those that its recipes may name
     (recipes/schedulers.py), unless a model allows fewer.
     """
 
@@ -151,4 +152,5 @@ class Traits:
     reads_weights: bool = False
     text_chunks: int = 1
     keeps_residuals: bool = False
+    foresees: bool = False
     schedulers: tuple[str, ...] = ()

@@ -30,7 +30,8 @@ from pipelines.recipes.recipe import (
 )
 from pipelines.recipes.schedulers import MOST_STEPS
 from pipelines.recipes.sigmas import find_problem, fit_sigmas, list_idle_beside
-from pipelines.recipes.step_cache import NAMES, OFF, describe_saving
+from pipelines.recipes.step_cache import NAMES, OFF, describe_saving, share_steps
+from pipelines.recipes.taylor import Foresight, is_taylor
 
 
 def take_lora_tags(recipe: Recipe, catalog: Catalog) -> tuple[Recipe, list[Message]]:
@@ -138,10 +139,12 @@ def resolve(recipe: Recipe, catalog: Catalog) -> Recipe:
         problems["loras"] = problem
     if problems:
         raise RecipeError(problems)
-    return _reuse_steps(filled, asked, model)
+    return reuse_steps(filled, asked, model)
 
 
 def _find_cache_problem(asked: str, model: Model) -> Message:
+    if is_taylor(asked):
+        return _find_taylor_problem(asked, model)
     if model.step_cache is None:
         if not model.traits.keeps_residuals:
             return say(
@@ -158,8 +161,29 @@ def _find_cache_problem(asked: str, model: Model) -> Message:
     return NOTHING
 
 
-def _reuse_steps(recipe: Recipe, asked: str, model: Model) -> Recipe:
-    """Returns a resolved recipe with the steps that its step cache reuses."""
+def _find_taylor_problem(asked: str, model: Model) -> Message:
+    if not model.traits.foresees:
+        return say("{model} has no TaylorSeer; leave it out", model=model.id)
+    try:
+        Foresight.parse(asked)
+    except ValueError as error:
+        return tell(error)
+    return NOTHING
+
+
+def reuse_steps(recipe: Recipe, asked: str, model: Model) -> Recipe:
+    """Returns a resolved recipe with the steps that a step cache reuses, `asked` for by name or in numbers."""
+    if is_taylor(asked):
+        foresight = Foresight.parse(asked)
+        foreseen = foresight.list_foreseen(
+            share_steps(
+                model.step_cache.boundary if model.step_cache else None,
+                steps=recipe.denoising_steps,
+                flow_shift=recipe.flow_shift,
+                levels=recipe.sigmas or (),
+            )
+        )
+        return recipe.model_copy(update={"step_cache": str(foresight), "reused_steps": foreseen})
     strength = model.step_cache and model.step_cache.choose(asked)
     if not strength or model.step_cache is None:
         return recipe

@@ -86,16 +86,24 @@ class StepCache:
         self, strength: Strength, *, steps: int, flow_shift: float | None = None, levels: Sequence[float] = ()
     ) -> tuple[int, ...]:
         """Lists the steps, from 0, that are reused among `steps`, whose noise levels a recipe may name."""
-        shares = [steps]
-        if len(self.ratios) > 1 and self.boundary is not None:
-            first = sum(level >= self.boundary for level in levels)
-            if not levels:
-                first = count_before(self.boundary, steps=steps, flow_shift=flow_shift or 1.0)
-            shares = [first, steps - first]
+        boundary = self.boundary if len(self.ratios) > 1 else None
+        shares = share_steps(boundary, steps=steps, flow_shift=flow_shift, levels=levels)
         reused: list[int] = []
         for ratios, start, count in zip(self.ratios, (0, shares[0]), shares, strict=False):
             reused += [start + step for step in _walk(stretch(ratios, count), strength)]
         return tuple(reused)
+
+
+def share_steps(
+    boundary: float | None, *, steps: int, flow_shift: float | None, levels: Sequence[float]
+) -> tuple[int, ...]:
+    """Returns how many of the steps are each expert's; all are the only one's without a `boundary`."""
+    if boundary is None:
+        return (steps,)
+    before = sum(level >= boundary for level in levels)
+    if not levels:
+        before = count_before(boundary, steps=steps, flow_shift=flow_shift or 1.0)
+    return before, steps - before
 
 
 def count_before(boundary: float, *, steps: int, flow_shift: float) -> int:

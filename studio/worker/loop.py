@@ -132,6 +132,7 @@ class Worker(Bench):
                 uses_cfg=wanted.is_guided,
                 references=wanted.references,
                 uses_step_cache=wanted.uses_step_cache,
+                foresees=wanted.foresees,
                 on_progress=show,
             )
         except Cancelled:

@@ -56,6 +56,10 @@ def test_shapes_to_prewarm_are_a_list_or_all() -> None:
     many = read_settings(["--prewarm", "demo-sdxl:256x256*4, 512X512+1*02"], {})
     assert many.prewarm == ("demo-sdxl:256x256*4", "512x512+1*2")
     assert read_settings(many.worker_flags(), {}).prewarm == many.prewarm
+    cached = read_settings(["--prewarm", "832x480x33~, demo-flux2:256x256*2~taylor"], {})
+    assert cached.prewarm == ("832x480x33~", "demo-flux2:256x256*2~taylor")
+    with pytest.raises(SystemExit):
+        read_settings(["--prewarm", "512x512~tailor"], {})
 
 
 def test_a_text_encoder_alone_is_for_flux2_and_a_named_one_for_its_model() -> None:

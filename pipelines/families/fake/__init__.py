@@ -84,12 +84,13 @@ class FakeFamily:
         references: References | None = None,
         text_chunks: int = 1,
         uses_step_cache: bool = False,
+        foresees: bool = False,
         stage: str | None = None,  # noqa: ARG002
         on_progress: OnProgress,
     ) -> float:
         """Takes `compile_s` the first time for each set of programs."""
         name = name_programs(shape, references, text_chunks)
-        name += " with a step cache" if uses_step_cache else ""
+        name += " with a step cache" if uses_step_cache else " with TaylorSeer" if foresees else ""
         key = self._key(name, batch_size, uses_cfg=uses_cfg)
         if self._is_warm(key):
             return 0.0
@@ -112,10 +113,11 @@ class FakeFamily:
         batch_size: int = 1,
         uses_cfg: bool | None = None,
         uses_step_cache: bool = False,
+        foresees: bool = False,
     ) -> str:
         is_guided = self.model.guidance_scale > 1 if uses_cfg is None else uses_cfg
         name = name_programs(shape, references, text_chunks)
-        name += " with a step cache" if uses_step_cache else ""
+        name += " with a step cache" if uses_step_cache else " with TaylorSeer" if foresees else ""
         key = self._key(name, batch_size, uses_cfg=is_guided)
         return "warm" if key in self._warm else "cold"
 

@@ -48,7 +48,8 @@ class Flux2Family(PreviewedModel):
             recipe.batch_size,
             uses_cfg=scale > 1,
             references=kind,
-            uses_step_cache=bool(recipe.step_cache),
+            uses_step_cache=recipe.uses_residuals,
+            foresees=recipe.foresees,
         )
         references = None
         if pictures is not None:

@@ -64,6 +64,7 @@ def lay_out(
     uses_cfg: bool,
     references: References | None = None,
     uses_step_cache: bool = False,
+    foresees: bool = False,
 ) -> Layout:
     """Lays out a run, see `PictureLayout`; the `references` are tokens beside the new picture's.
 
@@ -78,6 +79,8 @@ def lay_out(
         references_NCHW=(references.count, *parts.latents_CHW(references.size)) if references else None,
         reference_size=references.size if references else None,
     )
+    if foresees:
+        return layout.look_ahead(layout.model_input)
     return replace(layout, residual=_describe_residual(parts, layout)) if uses_step_cache else layout
 
 
@@ -138,6 +141,7 @@ def _denoise_program(parts: Parts, layout: Layout) -> Program:
             mesh=parts.mesh,
             input_sharding=layout.model_input,
             reuses=layout.residual is not None,
+            outlook=None if layout.outlook is None else layout.outlook.sharding,
         ),
         arguments=(
             abstract_weights(parts.weights["transformer"]),
@@ -150,7 +154,7 @@ def _denoise_program(parts: Parts, layout: Layout) -> Program:
             abstract_input(parts.mesh, (), jnp.int32),
             *describe_reuse(parts.mesh, layout),
         ),
-        out_shardings=out if layout.residual is None else (out, layout.residual.sharding),
+        out_shardings=out if layout.kept is None else (out, layout.kept.sharding),
     )
 
 

@@ -90,5 +90,6 @@ TRAITS = Traits(
     takes_distilled_guidance=True,
     tokenizer="chat",
     keeps_residuals=True,
+    foresees=True,
     schedulers=FLOW_EULER,
 )

@@ -20,7 +20,7 @@ from jax.sharding import NamedSharding
 
 from pipelines.runtime.bridge.modules import Carry, LayerPlacement, TracedModule
 from pipelines.runtime.kernels.attention import AttentionAxes
-from pipelines.runtime.sampling.loop import build_loop, build_reusing_loop
+from pipelines.runtime.sampling.loop import build_foreseeing_loop, build_loop, build_reusing_loop
 from pipelines.runtime.sampling.reuse import Reuse, add_or_compute
 from pipelines.runtime.sampling.solver import State
 
@@ -55,11 +55,13 @@ def build_denoise_program(
     attention: AttentionAxes,
     running_layer: LayerPlacement,
     reuses: bool = False,
+    outlook: Any = None,
 ) -> Any:
     """Builds denoise(weights, state, prompt_embeds, condition, table, guidance_scale, start, stop) -> state.
 
     With `reuses` it is the program with a step cache: it takes `residual` (rows, N, D) and `reuse` (MAX_STEPS,) bool
-    (runtime/sampling/reuse.py) as well, and returns (state, residual).
+    (runtime/sampling/reuse.py) as well, and returns (state, residual). With `outlook`, a sharding, it is TaylorSeer's,
+    whose `residual` is (2, rows, ...) and `reuse` (MAX_STEPS, 2) fp32.
 
     The state's arrays are (B, C, T, H, W) fp32; `prompt_embeds` rows are [negative..., positive...] with guidance, else
     only positive. The shardings are `input_sharding` for the transformer's batch, `token_sharding` for the tokens
@@ -114,10 +116,12 @@ def build_denoise_program(
 
         shared = {"uses_cfg": uses_cfg, "input_sharding": input_sharding, "prepare": prepare}
         numbers = {"table": table, "guidance_scale": guidance_scale, "start": start, "stop": stop}
-        if not reuses:
+        if not reuses and outlook is None:
             return _keep_first(build_loop(predict, **shared)(state, **numbers), condition)
         assert residual_BND is not None and reuse is not None
         loop = build_reusing_loop(predict_reusing, **shared)
+        if outlook is not None:
+            loop = build_foreseeing_loop(predict, outlook_sharding=outlook, **shared)
         state, residual_BND = loop(state, residual_BND, reuse=reuse, **numbers)
         return _keep_first(state, condition), residual_BND
 

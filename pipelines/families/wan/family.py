@@ -45,7 +45,11 @@ class WanFamily(PreviewedModel):
     ) -> jax.Array:
         scale = recipe.guidance_scale or 0.0
         layout = self._choose_layout(
-            recipe.parsed_shape, recipe.batch_size, uses_cfg=scale > 1, uses_step_cache=bool(recipe.step_cache)
+            recipe.parsed_shape,
+            recipe.batch_size,
+            uses_cfg=scale > 1,
+            uses_step_cache=recipe.uses_residuals,
+            foresees=recipe.foresees,
         )
         schedule = build_schedule(
             recipe.scheduler or "",

@@ -53,6 +53,7 @@ def lay_out(
     uses_cfg: bool,
     references: References | None = None,
     uses_step_cache: bool = False,
+    foresees: bool = False,
 ) -> Layout:
     """Shards videos and guidance pairs over `dp`, tokens over `sp`; an axis that does not divide them is replicated.
 
@@ -73,7 +74,7 @@ def lay_out(
     token_sharding = NamedSharding(seen, PartitionSpec(rows_axis, "sp" if tokens % seen.shape["sp"] == 0 else None))
     features = transformer.num_attention_heads * transformer.attention_head_dim
     residual = jax.ShapeDtypeStruct((rows, tokens, features), parts.dtype, sharding=token_sharding)
-    return Layout(
+    layout = Layout(
         shape=shape,
         outputs=videos,
         uses_cfg=uses_cfg,
@@ -87,6 +88,7 @@ def lay_out(
             PartitionSpec(videos_axis, None, None, *split_pictures(mesh, videos_axis, height=height, width=width)),
         ),
     )
+    return layout.look_ahead(layout.rows) if foresees else layout
 
 
 def _can_turn(turned: Mesh, transformer: Any, tokens: int) -> bool:
@@ -160,6 +162,7 @@ def _denoise_program(parts: Parts, layout: Layout) -> Program:
                 rules=choose_transformer_rules(parts.config_of("transformer"), parts.mesh.shape["tp"]),
             ),
             reuses=layout.residual is not None,
+            outlook=None if layout.outlook is None else layout.outlook.sharding,
         ),
         arguments=(
             abstract_weights(parts.weights["transformer"]),
@@ -172,7 +175,7 @@ def _denoise_program(parts: Parts, layout: Layout) -> Program:
             abstract_input(parts.mesh, (), jnp.int32),
             *describe_reuse(parts.mesh, layout),
         ),
-        out_shardings=out if layout.residual is None else (out, layout.residual.sharding),
+        out_shardings=out if layout.kept is None else (out, layout.kept.sharding),
     )
 
 

@@ -145,5 +145,6 @@ TRAITS = Traits(
     takes_attention_options=True,
     tokenizer="t5",
     keeps_residuals=True,
+    foresees=True,
     schedulers=FLOW,
 )

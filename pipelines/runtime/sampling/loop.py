@@ -20,7 +20,7 @@ import jax
 import jax.numpy as jnp
 from jax.sharding import NamedSharding
 
-from pipelines.runtime.sampling.reuse import Reuse
+from pipelines.runtime.sampling.reuse import Reuse, foresee_or_compute
 from pipelines.runtime.sampling.solver import State, advance, read_row
 
 Prepare = Callable[[jax.Array, jax.Array], tuple[jax.Array, jax.Array]]
@@ -54,7 +54,8 @@ class Loop(Protocol):
 class ReusingLoop(Protocol):
     """Runs steps `start` to `stop` of a schedule's `table` with a step cache.
 
-    `reuse` (MAX_STEPS,) bool says which steps take the `residual` of earlier ones; the last one comes back.
+    `reuse` says of each step what it takes of the `residual` that earlier ones left; the last one comes back. Both are
+    MagCache's, (MAX_STEPS,) bool and tokens, or TaylorSeer's, (MAX_STEPS, 2) and outputs (reuse.py).
     """
 
     def __call__(
@@ -122,6 +123,45 @@ def build_reusing_loop(
             output, residual = predict(*model_input, Reuse(reuse[index], residual))
             output = _guide(output.astype(jnp.float32), guidance_scale if uses_cfg else None)
             return advance(row, state, output), residual
+
+        return jax.lax.fori_loop(start, stop, step, (state, residual))
+
+    return run
+
+
+def build_foreseeing_loop(
+    predict: Predict,
+    *,
+    uses_cfg: bool,
+    input_sharding: NamedSharding,
+    outlook_sharding: NamedSharding,
+    prepare: Prepare | None = None,
+) -> ReusingLoop:
+    """The loop of `build_loop` with TaylorSeer around `predict`: a program of its own too.
+
+    Its residual is the outlook (2, rows, ...) of `foresee_or_compute`.
+    """
+
+    def run(
+        state: State,
+        residual: jax.Array,
+        *,
+        table: jax.Array,
+        reuse: jax.Array,
+        guidance_scale: jax.Array,
+        start: jax.Array,
+        stop: jax.Array,
+    ) -> tuple[State, jax.Array]:
+        def step(index: jax.Array, carry: tuple[State, jax.Array]) -> tuple[State, jax.Array]:
+            state, outlook = carry
+            row = read_row(table, index)
+
+            def compute() -> jax.Array:
+                return predict(*_make_input(row, state, prepare, uses_cfg=uses_cfg, sharding=input_sharding))
+
+            output, outlook = foresee_or_compute(reuse[index], outlook, compute)
+            outlook = jax.lax.with_sharding_constraint(outlook, outlook_sharding)
+            return advance(row, state, _guide(output, guidance_scale if uses_cfg else None)), outlook
 
         return jax.lax.fori_loop(start, stop, step, (state, residual))
 

@@ -185,7 +185,7 @@ _RECIPE_INPUT = _describe_input(
     batch_size=("integer", "pictures at once, from seed on"),
     scheduler=("string", "one of the model's schedulers"),
     flow_shift=("number", "of models of video"),
-    step_cache=("string", "of models that have one: mild or strong reuse earlier steps, which is faster"),
+    step_cache=("string", "of models that have one: mild, strong or taylor reuse earlier steps, which is faster"),
     fps=("integer", "frames a second, of models of video"),
     strength=("number", "with images, for models that have it: near 0 keeps the picture, 1 makes nearly all anew"),
 )

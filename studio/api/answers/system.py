@@ -131,7 +131,7 @@ class Model(Answer):
     limits: Limits
     schedulers: list[str] = eg(["euler", "euler_ancestral", "dpmpp_2m", "ddim"])
     take_sigmas: tuple[str, ...] = eg(("euler", "er_sde"))
-    step_cache: dict[str, float] | None = eg({"mild": 0.5, "strong": 0.36})
+    step_cache: dict[str, float] | None = eg({"mild": 0.5, "strong": 0.36, "taylor": 0.4})
     """Strength -> share of the default steps that it computes; null for a model without a step cache."""
     shapes: list[Shape]
     is_here: bool = eg(True)

@@ -13,8 +13,10 @@ from pipelines.models.catalog_entries import MAX_FLOW_SHIFT, MAX_FPS
 from pipelines.program_sets import list_variants
 from pipelines.recipes.batching import find_kind
 from pipelines.recipes.recipe import Recipe
+from pipelines.recipes.resolving import reuse_steps
 from pipelines.recipes.sigmas import list_takers
 from pipelines.recipes.step_cache import MILD, STRONG
+from pipelines.recipes.taylor import TAYLOR
 from studio.database import Database
 from studio.jobs.costs.estimates import estimate_job_s
 from studio.jobs.costs.fleet import Fleet, Member, read_fleet
@@ -98,13 +100,18 @@ def describe_models(catalog: Catalog, database: Database) -> list[dict[str, Any]
 
 def _describe_step_cache(model: Model) -> dict[str, float] | None:
     """Returns the share of the model's default steps that is computed, for each named strength; None without any."""
-    cache, shift = model.step_cache, model.choose_flow_shift(str(model.default_shape))
-    if cache is None:
-        return None
-    return {
-        name: round(1 - len(cache.list_reused(strength, steps=model.steps, flow_shift=shift)) / model.steps, 3)
-        for name, strength in ((MILD, cache.mild), (STRONG, cache.strong))
-    }
+    recipe = Recipe(
+        model=model.id,
+        prompt="",
+        steps=model.steps,
+        scheduler=model.scheduler,
+        flow_shift=model.choose_flow_shift(str(model.default_shape)),
+    )
+    names = [*((MILD, STRONG) if model.step_cache else ()), *((TAYLOR,) if model.traits.foresees else ())]
+    shares = {name: round(reuse_steps(recipe, name, model).computed_steps / model.steps, 3) for name in names}
+    if shares.get(TAYLOR) == 1:  # too few steps
+        del shares[TAYLOR]
+    return shares or None
 
 
 def _read_load_s(able: Iterable[Member], model: Model) -> float | None:

@@ -39,7 +39,7 @@ def reuse(recipe: Recipe, *ratios: Sequence[float]) -> Recipe:
     return recipe.model_copy(update={"step_cache": str(STRENGTH), "reused_steps": tuple(reused)})
 
 
-def ask_diffusers(folder: Path, recipe: Recipe, **caches: MagCacheConfig) -> np.ndarray:
+def ask_diffusers(folder: Path, recipe: Recipe, **caches: Any) -> np.ndarray:
     """The video of diffusers' pipeline, whose transformers named in `caches` have its own hook."""
     torch.set_num_threads(1)
     pipeline: Any = WanPipeline.from_pretrained(folder, dtype=torch.float32)

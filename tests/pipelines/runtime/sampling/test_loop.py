@@ -8,8 +8,9 @@ import numpy as np
 import pytest
 from jax.sharding import NamedSharding, PartitionSpec
 
+from pipelines.families.reused_steps import count_ahead
 from pipelines.runtime.devices.mesh import build_mesh
-from pipelines.runtime.sampling.loop import build_loop
+from pipelines.runtime.sampling.loop import build_foreseeing_loop, build_loop
 from pipelines.runtime.sampling.schedules import COLUMNS, MAX_STEPS
 from pipelines.runtime.sampling.solver import State
 
@@ -86,3 +87,34 @@ def test_noise_is_counted_from_the_first_step_asked_for(everywhere: NamedShardin
 def test_the_state_stays_in_fp32_whatever_the_denoiser_computes_in(sharding: NamedSharding) -> None:
     loop = build_loop(lambda rows, _: rows.astype(jnp.bfloat16), uses_cfg=True, input_sharding=sharding)
     assert run(loop, start=0, stop=1, in_scale=1.0, by_output=1.0).dtype == np.float32
+
+
+def test_foreseen_steps_go_on_as_the_last_two_computed_ones_did(everywhere: NamedSharding) -> None:
+    """The output is linear in time for either expert, so foreseeing is exact; a foreseen step that ran would be nan."""
+    foreseen = np.zeros(MAX_STEPS, np.bool_)
+    foreseen[[2, 3, 5, 10, 12, 13]] = True
+    boundary = 8
+
+    def predict(rows: jax.Array, timestep: jax.Array) -> jax.Array:
+        runs = jnp.where(timestep < boundary, 3 * timestep + 1, 100 - 5 * timestep)
+        return jnp.full_like(rows, jnp.where(jnp.asarray(foreseen)[timestep.astype(jnp.int32)], jnp.nan, runs))
+
+    loop = build_foreseeing_loop(predict, uses_cfg=False, input_sharding=everywhere, outlook_sharding=everywhere)
+    reuse = jnp.asarray(count_ahead(foreseen, {0, boundary}))
+
+    @jax.jit
+    def program(state: State, outlook: jax.Array, table: jax.Array, bounds: tuple[int, int]) -> tuple[State, jax.Array]:
+        return loop(
+            state, outlook, table=table, reuse=reuse, guidance_scale=jnp.float32(1), start=bounds[0], stop=bounds[1]
+        )
+
+    state, outlook = State(jnp.asarray(LATENTS), jnp.zeros_like(LATENTS)), jnp.zeros((2, *LATENTS.shape))
+    for bounds in ((0, 3), (3, 11), (11, 15)):  # a chunk goes on where the last one ended
+        state, outlook = program(state, outlook, write_table(by_latents=1.0, by_output=1.0), bounds)
+    expected = sum(3 * step + 1 if step < boundary else 100 - 5 * step for step in range(15))
+    np.testing.assert_allclose(state.latents, LATENTS + expected, rtol=1e-6)
+
+
+def test_an_experts_first_step_is_computed_and_says_nothing_of_the_change() -> None:
+    found = count_ahead(np.array([False, True, False, False, True]), {0, 3})
+    np.testing.assert_allclose(found, [[0, 0], [1, 0], [0, 0.5], [0, 0], [1, 0]])

@@ -17,7 +17,7 @@ import { drawOrigin, isOwn } from "./originnote.js";
 import { mountPromptHistory } from "./prompthistory.js";
 import { drawReading } from "./reading.js";
 import { drawSizes, mountSizes } from "./sizes.js";
-import { drawSigmas, mountSigmas, readSigmas } from "./sigmas.js";
+import { countSteps, drawSigmas, mountSigmas, readSigmas } from "./sigmas.js";
 import { drawStepCache } from "./stepcache.js";
 import { styledNegative, styledPrompt, styleOf, stylesFor } from "./styles.js";
 import { drawSweep, isSweep, mountSweep } from "./sweep.js";
@@ -28,6 +28,7 @@ const EXACT_DIGITS = 15; // longer seeds stay text, which the server takes too
 const BATCHES = [1, 2, 4, 8];
 // The last four only where the model has them.
 const NUMBERS = ["steps", "guidance_scale", "guidance_scale_2", "flow_shift", "fps", "strength"];
+const REPLACES = { guidance_scale: { guidance_scale_2: null }, steps: { sigmas: null } };
 const LOWEST = { steps: 1, guidance_scale: 0, guidance_scale_2: 0, flow_shift: 1, fps: 1, strength: 0.05 };
 const FIELDS = ["prompt", "negative_prompt", "images", "model", "shape", "scheduler", "batch_size", "loras", "fit", "sigmas", "step_cache", ...NUMBERS];
 
@@ -352,6 +353,7 @@ function repair(model) {
   if (!model.shapes.some((shape) => shape.shape === draft.shape)) draft.shape = model.defaults.shape;
   if (!model.schedulers.includes(draft.scheduler)) draft.scheduler = model.defaults.scheduler;
   if (!model.step_cache || draft.step_cache === "off") draft.step_cache = null;
+  Object.assign(draft, countSteps(model, draft));
   for (const name of NUMBERS) draft[name] = model.defaults[name] === null ? null : (draft[name] ?? model.defaults[name]);
   const style = styleOf(draft.style);
   if (style && !stylesFor(model).includes(style)) draft.style = null;
@@ -503,7 +505,7 @@ function openNegative() {
 function mountNumber(name) {
   const slider = find(`lu-${name}`);
   const number = find(`lu-${name}-value`);
-  const set = (value) => change({ [name]: value, ...(name === "guidance_scale" ? { guidance_scale_2: null } : {}) });
+  const set = (value) => change({ [name]: value, ...(REPLACES[name] ?? {}) });
   slider.addEventListener("input", () => set(Number(slider.value)));
   // While typing, "1" may become "12": the value counts as it stands, the server says when it is out of range.
   number.addEventListener("input", () => number.value !== "" && set(Number(number.value)));

@@ -15,6 +15,11 @@ export function readSigmas(model, { sigmas, scheduler }) {
   return sigmas && takes(model, scheduler) ? { sigmas, steps: null, flow_shift: null } : { sigmas: null };
 }
 
+/** The number of steps that they stand for; a last 0 is none. */
+export function countSteps(model, { sigmas, scheduler }) {
+  return sigmas && takes(model, scheduler) ? { steps: sigmas.filter(Boolean).length } : {};
+}
+
 export function mountSigmas(change) {
   find("lu-sigmas").addEventListener("change", (event) => change({ sigmas: parse(event.currentTarget.value) }));
 }

@@ -8,7 +8,7 @@ const OFF = "";
 
 /** What a strength is called; numbers are their own name. */
 const strengthName = (strength) => {
-  const names = { [OFF]: t("cache.off"), mild: t("cache.mild"), strong: t("cache.strong") };
+  const names = { [OFF]: t("cache.off"), mild: t("cache.mild"), strong: t("cache.strong"), taylor: t("cache.taylor") };
   return names[strength] ?? strength;
 };
 

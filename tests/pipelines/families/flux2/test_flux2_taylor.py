@@ -1,0 +1,57 @@
+"""A FLUX.2 with TaylorSeer gives the picture of diffusers' own hook in its lite mode, on many devices too."""
+
+from collections.abc import Callable
+from typing import Any
+
+import numpy as np
+import pytest
+import torch
+from diffusers import DiffusionPipeline, TaylorSeerCacheConfig
+
+from pipelines.generate import generate
+from pipelines.recipes.recipe import Recipe
+from pipelines.recipes.taylor import Foresight
+from tests.pipelines.families.flux2.conftest import OUT_LAYERS
+
+MAX_DIFFERENCE = 3
+STEPS = 6
+FORESIGHT = Foresight(interval=3, first=2)
+Draw = Callable[..., Recipe]
+
+
+@pytest.mark.parametrize(("model", "mesh"), [("klein", "dp=2,sp=4"), ("dev", "dp=1")])
+def test_foreseen_steps_give_diffusers_own_picture(
+    load_flux2: Callable[..., Any],
+    draw_recipe: Draw,
+    find_difference: Callable[[np.ndarray, np.ndarray], int],
+    model: str,
+    mesh: str,
+) -> None:
+    """Klein runs a pair of rows, dev one row through scans."""
+    family, plain = load_flux2(model, mesh), draw_recipe(model=model, steps=STEPS)
+    pipeline: Any = DiffusionPipeline.from_pretrained(family.model.path)
+    pipeline.set_progress_bar_config(disable=True)
+    pipeline.transformer.enable_cache(
+        TaylorSeerCacheConfig(
+            cache_interval=FORESIGHT.interval,
+            disable_cache_before_step=FORESIGHT.first,
+            taylor_factors_dtype=torch.float32,
+            use_lite_mode=True,
+        )
+    )
+    shape = plain.parsed_shape
+    pictures = pipeline(
+        prompt=plain.prompt,
+        width=shape.width,
+        height=shape.height,
+        num_inference_steps=STEPS,
+        guidance_scale=plain.guidance_scale,
+        generator=torch.Generator("cpu").manual_seed(plain.seed or 0),
+        text_encoder_out_layers=OUT_LAYERS,
+        output_type="np",
+    ).images
+    foreseen = FORESIGHT.list_foreseen([STEPS])
+    recipe = plain.model_copy(update={"step_cache": str(FORESIGHT), "reused_steps": foreseen})
+    made = generate(family, recipe).pixels
+    assert find_difference(made, (pictures * 255).round().astype(np.uint8)) <= MAX_DIFFERENCE
+    assert find_difference(made, generate(family, plain).pixels) > MAX_DIFFERENCE, "or nothing was foreseen"

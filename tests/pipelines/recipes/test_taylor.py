@@ -1,0 +1,107 @@
+"""Which steps TaylorSeer foresees, as diffusers' hook does, and what recipes may ask of it."""
+
+from typing import Any
+
+import pytest
+import torch
+from diffusers import TaylorSeerCacheConfig, apply_taylorseer_cache
+
+from pipelines.errors import RecipeError
+from pipelines.models.catalog import Catalog, load_catalog
+from pipelines.program_sets import ProgramSet, choose_prewarmed
+from pipelines.recipes.recipe import Recipe, read_recipe
+from pipelines.recipes.resolving import resolve
+from pipelines.recipes.step_cache import count_before
+from pipelines.recipes.taylor import Foresight
+
+
+@pytest.fixture(name="catalog", scope="module")
+def load_shipped() -> Catalog:
+    return load_catalog()
+
+
+def draw(catalog: Catalog, model: str, **fields: Any) -> Recipe:
+    return resolve(read_recipe({"model": model, "prompt": "a boat", "seed": 1} | fields), catalog)
+
+
+class Counting(torch.nn.Module):
+    """Stands for a transformer: its last projection remembers at which steps it was run."""
+
+    def __init__(self) -> None:
+        super().__init__()
+        self.proj_out = Projection()
+
+    def forward(self, x: torch.Tensor) -> torch.Tensor:
+        return self.proj_out(x)
+
+
+class Projection(torch.nn.Module):
+    def __init__(self) -> None:
+        super().__init__()
+        self.ran_at: list[int] = []
+
+    def forward(self, x: torch.Tensor) -> torch.Tensor:
+        self.ran_at.append(int(x[0]))
+        return x
+
+
+@pytest.mark.parametrize("first", [1, 3, 6])
+@pytest.mark.parametrize("interval", [1, 2, 5])
+def test_the_same_steps_are_computed_as_by_diffusers(interval: int, first: int) -> None:
+    model = Counting()
+    config = TaylorSeerCacheConfig(cache_interval=interval, disable_cache_before_step=first, use_lite_mode=True)
+    apply_taylorseer_cache(model, config)
+    hooks: Any = model.proj_out._diffusers_hook
+    for step in range(20):
+        hooks._set_context("cond")
+        model(torch.full((1,), float(step)))
+    foreseen = Foresight(interval=interval, first=first).list_foreseen([20])
+    assert model.proj_out.ran_at == [step for step in range(20) if step not in foreseen]
+
+
+def test_numbers_are_written_in_one_way(catalog: Catalog) -> None:
+    usual = draw(catalog, "wan2.1-14b", step_cache="Taylor")
+    assert usual.step_cache == str(Foresight()) == "taylor,3,4"
+    assert draw(catalog, "wan2.1-14b", step_cache="taylor, 3") == usual
+    assert resolve(Recipe.model_validate(usual.to_json()), catalog) == usual
+    assert usual.computed_steps < usual.denoising_steps / 2 + 4
+
+
+def test_a_model_without_known_ratios_foresees_too(catalog: Catalog) -> None:
+    recipe = draw(catalog, "flux2-dev", step_cache="taylor,4,3", steps=20)
+    assert "".join("-" if step in recipe.reused_steps else "#" for step in range(20)) == "###-#---#---#---#---"
+
+
+def test_the_second_expert_starts_anew(catalog: Catalog) -> None:
+    recipe = draw(catalog, "wan2.2-a14b", step_cache="taylor,5,3")
+    boundary = count_before(0.875, steps=40, flow_shift=12.0)
+    assert not {*range(boundary, boundary + 3)} & {*recipe.reused_steps}
+    assert boundary + 3 in recipe.reused_steps
+
+
+@pytest.mark.parametrize(
+    ("model", "text", "expected"),
+    [
+        ("wan2.1-14b", "taylor,0", "write taylor, or taylor,3,4"),
+        ("wan2.1-14b", "taylor,3,0", "write taylor, or taylor,3,4"),
+        ("wan2.1-14b", "taylor,50", "write taylor, or taylor,3,4"),
+        ("wan2.1-14b", "taylorseer", "write taylor, or taylor,3,4"),
+        ("sdxl-base", "taylor", "sdxl-base has no TaylorSeer"),
+    ],
+)
+def test_what_cannot_be_is_refused_with_the_way_out(catalog: Catalog, model: str, text: str, expected: str) -> None:
+    with pytest.raises(RecipeError) as raised:
+        draw(catalog, model, step_cache=text)
+    assert expected in str(raised.value)
+
+
+def test_its_programs_are_their_own_and_all_strengths_share_them(catalog: Catalog) -> None:
+    model = catalog.get("wan2.1-14b")
+    recipes = [draw(catalog, "wan2.1-14b", step_cache=text) for text in ("taylor", "taylor,5,3", "mild", "off")]
+    sets = [ProgramSet.of(one, references=None, text_chunks=1) for one in recipes]
+    assert sets[0] == sets[1]
+    assert len({*sets}) == 3
+    assert sets[0].name_for(model) == f"{model.default_shape} with TaylorSeer"
+    (found,) = choose_prewarmed([f"{model.default_shape}~taylor"], model)
+    assert (found.foresees, found.uses_step_cache) == (True, False)
+    assert choose_prewarmed(["1024x1024~taylor"], catalog.get("sdxl-base")) == []
