@@ -28,6 +28,16 @@ def describe_reuse(mesh: Mesh, layout: Layout) -> tuple[jax.ShapeDtypeStruct, ..
     return layout.residual, abstract_input(mesh, (MAX_STEPS,), jnp.bool_)
 
 
+def find_outlook(layout: Layout) -> Any:
+    """Returns the sharding of what TaylorSeer keeps, None for runs without."""
+    return None if layout.outlook is None else layout.outlook.sharding
+
+
+def place_results(layout: Layout, state: State) -> Any:
+    """Returns the shardings of what a denoise program answers, of which `state` has the state's."""
+    return state if layout.kept is None else (state, layout.kept.sharding)
+
+
 def list_residual_programs(layout: Layout) -> Sequence[Program]:
     """Returns the program that makes the residual before the first step, which nobody reads; or nothing."""
     residual = layout.kept

@@ -28,7 +28,7 @@ from pipelines.recipes.recipe import (
     Lora,
     Recipe,
 )
-from pipelines.recipes.schedulers import MOST_STEPS
+from pipelines.recipes.schedulers import MOST_STEPS, TWICE
 from pipelines.recipes.sigmas import find_problem, fit_sigmas, list_idle_beside
 from pipelines.recipes.step_cache import NAMES, OFF, describe_saving, share_steps
 from pipelines.recipes.taylor import Foresight, is_taylor
@@ -133,7 +133,7 @@ def resolve(recipe: Recipe, catalog: Catalog) -> Recipe:
         problems.pop("steps", None)  # they are the sigmas' number
         problems["sigmas"] = problem
     asked = (recipe.step_cache or OFF).strip().lower()
-    if asked != OFF and (problem := _find_cache_problem(asked, model)):
+    if asked != OFF and (problem := _find_cache_problem(asked, scheduler, model)):
         problems["step_cache"] = problem
     if filled.loras and (problem := _find_lora_problem(filled.loras, model, catalog.list_lora_files())):
         problems["loras"] = problem
@@ -142,13 +142,13 @@ def resolve(recipe: Recipe, catalog: Catalog) -> Recipe:
     return reuse_steps(filled, asked, model)
 
 
-def _find_cache_problem(asked: str, model: Model) -> Message:
+def _find_cache_problem(asked: str, scheduler: str, model: Model) -> Message:
     if is_taylor(asked):
-        return _find_taylor_problem(asked, model)
+        return _find_taylor_problem(asked, scheduler, model)
     if model.step_cache is None:
         if not model.traits.keeps_residuals:
             return say(
-                "{model} has no step cache: only models whose denoiser is a transformer do; leave it out",
+                "{model} has no step cache of this kind: only Wan and FLUX.2 do; take taylor, or leave it out",
                 model=model.id,
             )
         return say(
@@ -161,9 +161,15 @@ def _find_cache_problem(asked: str, model: Model) -> Message:
     return NOTHING
 
 
-def _find_taylor_problem(asked: str, model: Model) -> Message:
+def _find_taylor_problem(asked: str, scheduler: str, model: Model) -> Message:
     if not model.traits.foresees:
         return say("{model} has no TaylorSeer; leave it out", model=model.id)
+    if scheduler in TWICE:
+        return say(
+            "TaylorSeer foresees steps that follow one another, and {scheduler} goes back in each; take another "
+            "scheduler, or leave it out",
+            scheduler=scheduler,
+        )
     try:
         Foresight.parse(asked)
     except ValueError as error:

@@ -19,7 +19,7 @@ from pipelines.families.flux2.variants import Guidance
 from pipelines.families.language_model import build_encode_program
 from pipelines.families.layout import ENCODE_KEY, Key, PictureLayout
 from pipelines.families.learnt_preview import describe_preview
-from pipelines.families.reused_steps import describe_reuse, list_residual_programs
+from pipelines.families.reused_steps import describe_reuse, find_outlook, list_residual_programs, place_results
 from pipelines.models.catalog import Shape
 from pipelines.pictures.references import References
 from pipelines.runtime.devices.sharding import split_pictures
@@ -141,7 +141,7 @@ def _denoise_program(parts: Parts, layout: Layout) -> Program:
             mesh=parts.mesh,
             input_sharding=layout.model_input,
             reuses=layout.residual is not None,
-            outlook=None if layout.outlook is None else layout.outlook.sharding,
+            outlook=find_outlook(layout),
         ),
         arguments=(
             abstract_weights(parts.weights["transformer"]),
@@ -154,7 +154,7 @@ def _denoise_program(parts: Parts, layout: Layout) -> Program:
             abstract_input(parts.mesh, (), jnp.int32),
             *describe_reuse(parts.mesh, layout),
         ),
-        out_shardings=out if layout.kept is None else (out, layout.kept.sharding),
+        out_shardings=place_results(layout, out),
     )
 
 

@@ -106,5 +106,6 @@ TRAITS = Traits(
     tokenizer="clip",
     reads_weights=True,
     text_chunks=4,  # 300 word pieces, as for SDXL
+    foresees=True,
     schedulers=DIFFUSION,
 )

@@ -81,5 +81,6 @@ TRAITS = Traits(
     tokenizer="clip",
     reads_weights=True,
     text_chunks=4,  # 300 word pieces: each number of chunks is a program of its own
+    foresees=True,
     schedulers=DIFFUSION,
 )

@@ -68,6 +68,7 @@ class UNetFamily(LoadedModel):
             shape,
             recipe.batch_size,
             uses_cfg=scale > 1,
+            foresees=recipe.foresees,
             text_chunks=np.asarray(embeddings["prompt_embeds"]).shape[1] // self.parts.text_length,
         )
         schedule = build_schedule(
@@ -86,8 +87,11 @@ class UNetFamily(LoadedModel):
         table = self._put(schedule.table)
         guidance_scale = self._put(np.float32(max(scale, 1.0)))
 
+        steps = self._reuse_steps(recipe, layout)
+
         def advance(state: State, start: int, stop: int) -> State:
-            return program(
+            return steps.run(
+                program,
                 *self._take(program, "unet"),
                 state,
                 rows,

@@ -11,6 +11,7 @@ from jax.sharding import NamedSharding, PartitionSpec
 
 from pipelines.families.autoencoder_kl import build_condition_program, build_decode_program
 from pipelines.families.layout import ENCODE_KEY, NO_REFERENCES, Key, PictureLayout
+from pipelines.families.reused_steps import describe_reuse, find_outlook, list_residual_programs, place_results
 from pipelines.families.unet.denoise import build_denoise_program
 from pipelines.families.unet.encode import build_encode_program
 from pipelines.families.unet.parts import Parts
@@ -57,10 +58,11 @@ def lay_out(
     uses_cfg: bool,
     references: References | None = None,
     text_chunks: int = 1,
+    foresees: bool = False,
 ) -> Layout:
     """Lays out a run, see `PictureLayout`."""
     assert references is None, NO_REFERENCES
-    return Layout.divide(
+    layout = Layout.divide(
         parts.mesh,
         shape=shape,
         batch_size=batch_size,
@@ -70,6 +72,7 @@ def lay_out(
         halvings=len(parts.config_of("unet").down_block_types) - 1,
         text_chunks=text_chunks,
     )
+    return layout.look_ahead(layout.model_input) if foresees else layout
 
 
 def list_programs(parts: Parts, layout: Layout) -> tuple[Program, ...]:
@@ -83,6 +86,7 @@ def list_programs(parts: Parts, layout: Layout) -> tuple[Program, ...]:
     if "denoise" in parts.stages:
         programs += [
             _denoise_program(parts, layout),
+            *list_residual_programs(layout),
             _preview_program(parts, layout),
             _condition_program(parts, layout),
         ]
@@ -129,6 +133,7 @@ def _denoise_program(parts: Parts, layout: Layout) -> Program:
             dtype=parts.dtype,
             input_sharding=layout.model_input,
             attention=AttentionAxes(mesh=layout.denoiser_mesh, rows="dp", heads="tp", tokens="sp", trades_heads=False),
+            outlook=find_outlook(layout),
         ),
         arguments=(
             abstract_weights(parts.weights["unet"]),
@@ -139,8 +144,9 @@ def _denoise_program(parts: Parts, layout: Layout) -> Program:
             abstract_input(parts.mesh, (), jnp.float32),
             abstract_input(parts.mesh, (), jnp.int32),
             abstract_input(parts.mesh, (), jnp.int32),
+            *describe_reuse(parts.mesh, layout),
         ),
-        out_shardings=State(layout.latents, layout.latents),
+        out_shardings=place_results(layout, State(layout.latents, layout.latents)),
     )
 
 

@@ -119,9 +119,10 @@ def build_denoise_program(
         if not reuses and outlook is None:
             return _keep_first(build_loop(predict, **shared)(state, **numbers), condition)
         assert residual_BND is not None and reuse is not None
-        loop = build_reusing_loop(predict_reusing, **shared)
         if outlook is not None:
             loop = build_foreseeing_loop(predict, outlook_sharding=outlook, **shared)
+        else:
+            loop = build_reusing_loop(predict_reusing, **shared)
         state, residual_BND = loop(state, residual_BND, reuse=reuse, **numbers)
         return _keep_first(state, condition), residual_BND
 

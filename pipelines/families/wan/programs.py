@@ -14,7 +14,7 @@ from jax.sharding import Mesh, NamedSharding, PartitionSpec
 from pipelines.families.layout import ENCODE_KEY, NO_REFERENCES, Key
 from pipelines.families.layout import Layout as BaseLayout
 from pipelines.families.learnt_preview import describe_preview
-from pipelines.families.reused_steps import describe_reuse, list_residual_programs
+from pipelines.families.reused_steps import describe_reuse, find_outlook, list_residual_programs, place_results
 from pipelines.families.wan.condition import build_condition_program, build_image_program
 from pipelines.families.wan.decode import build_decode_program
 from pipelines.families.wan.denoise import Channels, Condition, FirstFrame, build_denoise_program
@@ -162,7 +162,7 @@ def _denoise_program(parts: Parts, layout: Layout) -> Program:
                 rules=choose_transformer_rules(parts.config_of("transformer"), parts.mesh.shape["tp"]),
             ),
             reuses=layout.residual is not None,
-            outlook=None if layout.outlook is None else layout.outlook.sharding,
+            outlook=find_outlook(layout),
         ),
         arguments=(
             abstract_weights(parts.weights["transformer"]),
@@ -175,7 +175,7 @@ def _denoise_program(parts: Parts, layout: Layout) -> Program:
             abstract_input(parts.mesh, (), jnp.int32),
             *describe_reuse(parts.mesh, layout),
         ),
-        out_shardings=out if layout.kept is None else (out, layout.kept.sharding),
+        out_shardings=place_results(layout, out),
     )
 
 

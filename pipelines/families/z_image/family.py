@@ -45,7 +45,9 @@ class ZImageFamily(PreviewedModel):
         self, recipe: Recipe, embeddings: Embeddings, *, seeds: Sequence[int] | None = None, on_progress: OnProgress
     ) -> jax.Array:
         scale = recipe.guidance_scale or 0.0
-        layout = self._choose_layout(recipe.parsed_shape, recipe.batch_size, uses_cfg=scale > 1)
+        layout = self._choose_layout(
+            recipe.parsed_shape, recipe.batch_size, uses_cfg=scale > 1, foresees=recipe.foresees
+        )
         schedule = choose_steps(
             recipe.scheduler or "",
             self.parts.scheduler_config,
@@ -64,8 +66,11 @@ class ZImageFamily(PreviewedModel):
         table = self._put(schedule.table)
         guidance_scale = self._put(np.float32(max(scale, 1.0)))
 
+        steps = self._reuse_steps(recipe, layout)
+
         def advance(state: State, start: int, stop: int) -> State:
-            return program(
+            return steps.run(
+                program,
                 *self._take(program, "transformer"),
                 state,
                 rows,

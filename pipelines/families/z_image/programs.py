@@ -13,6 +13,7 @@ from pipelines.families.autoencoder_kl import build_condition_program, build_dec
 from pipelines.families.language_model import build_encode_program
 from pipelines.families.layout import ENCODE_KEY, NO_REFERENCES, PictureLayout
 from pipelines.families.learnt_preview import describe_preview
+from pipelines.families.reused_steps import describe_reuse, find_outlook, list_residual_programs, place_results
 from pipelines.families.z_image.denoise import build_denoise_program
 from pipelines.families.z_image.parts import FILLED, Parts
 from pipelines.families.z_image.preview import draw_preview
@@ -41,11 +42,17 @@ class Layout(PictureLayout):
 
 
 def lay_out(
-    parts: Parts, shape: Shape, *, batch_size: int, uses_cfg: bool, references: References | None = None
+    parts: Parts,
+    shape: Shape,
+    *,
+    batch_size: int,
+    uses_cfg: bool,
+    references: References | None = None,
+    foresees: bool = False,
 ) -> Layout:
     """Lays out a run, see `PictureLayout`."""
     assert references is None, NO_REFERENCES
-    return Layout.divide(
+    layout = Layout.divide(
         parts.mesh,
         shape=shape,
         batch_size=batch_size,
@@ -53,6 +60,7 @@ def lay_out(
         latents_CHW=parts.latents_CHW(shape),
         turns=True,
     )
+    return layout.look_ahead(layout.model_input) if foresees else layout
 
 
 def list_programs(parts: Parts, layout: Layout) -> tuple[Program, ...]:
@@ -66,6 +74,7 @@ def list_programs(parts: Parts, layout: Layout) -> tuple[Program, ...]:
     if "denoise" in parts.stages:
         programs += [
             _denoise_program(parts, layout),
+            *list_residual_programs(layout),
             describe_preview(parts, layout, draw_preview),
             _condition_program(parts, layout),
         ]
@@ -100,6 +109,7 @@ def _denoise_program(parts: Parts, layout: Layout) -> Program:
             input_sharding=layout.model_input,
             token_sharding=layout.tokens,
             attention=AttentionAxes(mesh=layout.denoiser_mesh, rows="dp", heads="tp", tokens="sp"),
+            outlook=find_outlook(layout),
         ),
         arguments=(
             abstract_weights(parts.weights["transformer"]),
@@ -111,8 +121,9 @@ def _denoise_program(parts: Parts, layout: Layout) -> Program:
             abstract_input(parts.mesh, (), jnp.float32),
             abstract_input(parts.mesh, (), jnp.int32),
             abstract_input(parts.mesh, (), jnp.int32),
+            *describe_reuse(parts.mesh, layout),
         ),
-        out_shardings=State(layout.latents, layout.latents),
+        out_shardings=place_results(layout, State(layout.latents, layout.latents)),
     )
 
 

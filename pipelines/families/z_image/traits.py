@@ -98,5 +98,6 @@ TRAITS = Traits(
     fits_file=_fits_file,
     loras=LORA_TRAITS,
     tokenizer="chat",
+    foresees=True,
     schedulers=FLOW_EULER,
 )

@@ -54,8 +54,7 @@ class Loop(Protocol):
 class ReusingLoop(Protocol):
     """Runs steps `start` to `stop` of a schedule's `table` with a step cache.
 
-    `reuse` says of each step what it takes of the `residual` that earlier ones left; the last one comes back. Both are
-    MagCache's, (MAX_STEPS,) bool and tokens, or TaylorSeer's, (MAX_STEPS, 2) and outputs (reuse.py).
+    `reuse` (MAX_STEPS,) bool says which steps take the `residual` of earlier ones; the last one comes back.
     """
 
     def __call__(
@@ -68,6 +67,26 @@ class ReusingLoop(Protocol):
         guidance_scale: jax.Array,
         start: jax.Array,
         stop: jax.Array,
+    ) -> tuple[State, jax.Array]: ...
+
+
+class ForeseeingLoop(Protocol):
+    """Runs steps `start` to `stop` of a schedule's `table` with TaylorSeer.
+
+    `reuse` (MAX_STEPS, 2) and `residual` (2, rows, ...) are what `foresee_or_compute` takes as steps and outlook.
+    """
+
+    def __call__(
+        self,
+        state: State,
+        residual: jax.Array,
+        *,
+        table: jax.Array,
+        reuse: jax.Array,
+        guidance_scale: jax.Array,
+        start: jax.Array,
+        stop: jax.Array,
+        noise: jax.Array | None = None,
     ) -> tuple[State, jax.Array]: ...
 
 
@@ -136,7 +155,7 @@ def build_foreseeing_loop(
     input_sharding: NamedSharding,
     outlook_sharding: NamedSharding,
     prepare: Prepare | None = None,
-) -> ReusingLoop:
+) -> ForeseeingLoop:
     """The loop of `build_loop` with TaylorSeer around `predict`: a program of its own too.
 
     Its residual is the outlook (2, rows, ...) of `foresee_or_compute`.
@@ -151,6 +170,7 @@ def build_foreseeing_loop(
         guidance_scale: jax.Array,
         start: jax.Array,
         stop: jax.Array,
+        noise: jax.Array | None = None,
     ) -> tuple[State, jax.Array]:
         def step(index: jax.Array, carry: tuple[State, jax.Array]) -> tuple[State, jax.Array]:
             state, outlook = carry
@@ -161,7 +181,8 @@ def build_foreseeing_loop(
 
             output, outlook = foresee_or_compute(reuse[index], outlook, compute)
             outlook = jax.lax.with_sharding_constraint(outlook, outlook_sharding)
-            return advance(row, state, _guide(output, guidance_scale if uses_cfg else None)), outlook
+            output = _guide(output, guidance_scale if uses_cfg else None)
+            return advance(row, state, output, None if noise is None else noise[index - start]), outlook
 
         return jax.lax.fori_loop(start, stop, step, (state, residual))
 

@@ -5,6 +5,7 @@ from typing import Any
 import pytest
 import torch
 from diffusers import TaylorSeerCacheConfig, apply_taylorseer_cache
+from diffusers.hooks.hooks import CacheContext, _set_cache_context
 
 from pipelines.errors import RecipeError
 from pipelines.models.catalog import Catalog, load_catalog
@@ -51,9 +52,8 @@ def test_the_same_steps_are_computed_as_by_diffusers(interval: int, first: int) 
     model = Counting()
     config = TaylorSeerCacheConfig(cache_interval=interval, disable_cache_before_step=first, use_lite_mode=True)
     apply_taylorseer_cache(model, config)
-    hooks: Any = model.proj_out._diffusers_hook
+    _set_cache_context(model, CacheContext("cond"))  # as a pipeline's cache_context does
     for step in range(20):
-        hooks._set_context("cond")
         model(torch.full((1,), float(step)))
     foreseen = Foresight(interval=interval, first=first).list_foreseen([20])
     assert model.proj_out.ran_at == [step for step in range(20) if step not in foreseen]
@@ -86,13 +86,18 @@ def test_the_second_expert_starts_anew(catalog: Catalog) -> None:
         ("wan2.1-14b", "taylor,3,0", "write taylor, or taylor,3,4"),
         ("wan2.1-14b", "taylor,50", "write taylor, or taylor,3,4"),
         ("wan2.1-14b", "taylorseer", "write taylor, or taylor,3,4"),
-        ("sdxl-base", "taylor", "sdxl-base has no TaylorSeer"),
     ],
 )
 def test_what_cannot_be_is_refused_with_the_way_out(catalog: Catalog, model: str, text: str, expected: str) -> None:
     with pytest.raises(RecipeError) as raised:
         draw(catalog, model, step_cache=text)
     assert expected in str(raised.value)
+
+
+def test_it_is_not_for_steps_that_go_back(catalog: Catalog) -> None:
+    assert draw(catalog, "sdxl-base", step_cache="taylor").reused_steps
+    with pytest.raises(RecipeError, match="dpmpp_sde goes back in each"):
+        draw(catalog, "sdxl-base", step_cache="taylor", scheduler="dpmpp_sde")
 
 
 def test_its_programs_are_their_own_and_all_strengths_share_them(catalog: Catalog) -> None:
@@ -104,4 +109,5 @@ def test_its_programs_are_their_own_and_all_strengths_share_them(catalog: Catalo
     assert sets[0].name_for(model) == f"{model.default_shape} with TaylorSeer"
     (found,) = choose_prewarmed([f"{model.default_shape}~taylor"], model)
     assert (found.foresees, found.uses_step_cache) == (True, False)
-    assert choose_prewarmed(["1024x1024~taylor"], catalog.get("sdxl-base")) == []
+    (found,) = choose_prewarmed(["1024x1024~taylor"], catalog.get("sdxl-base"))
+    assert found.foresees
