@@ -39,7 +39,7 @@ class Listener:
 
     def __call__(self, start: torch.Tensor, end: torch.Tensor) -> torch.Tensor:
         self.asked.append((float(start), float(end)))
-        self.heard.append(self._tree(start, end))
+        self.heard.append(self._tree(*self.asked[-1]))
         return self.heard[-1]
 
 
