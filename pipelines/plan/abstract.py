@@ -40,16 +40,24 @@ def count_parameters(parts: Any) -> dict[str, int]:
 
 
 def list_stages(
-    model: Model, parts: Any, shape: Shape, *, batch_size: int, reused_steps: Sequence[int] | None = None
+    model: Model,
+    parts: Any,
+    shape: Shape,
+    *,
+    batch_size: int,
+    reused_steps: Sequence[int] | None = None,
+    foresees: bool = False,
 ) -> list[Stage]:
     """Lists every program that the worker would compile for this shape, in the order of a job.
 
     Two experts run one program, each with its own weights and its own part of the steps. With `reused_steps` it is the
-    denoiser's program with a step cache, of whose steps, from 0, these reuse earlier ones.
+    denoiser's program with a step cache, of whose steps, from 0, these reuse earlier ones; TaylorSeer's if it
+    `foresees`.
     """
     stages: list[Stage] = []
-    reuses = reused_steps is not None
-    programs = sorted(_list_programs(model, parts, shape, batch_size=batch_size, reuses=reuses), key=_find_place)
+    cache = "uses_step_cache" if not foresees else "foresees"
+    further = {} if reused_steps is None else {cache: True}  # not every family can
+    programs = sorted(_list_programs(model, parts, shape, batch_size=batch_size, **further), key=_find_place)
     for program in programs:
         name = str(program.key[0])
         if name != "denoise":
@@ -66,11 +74,10 @@ def list_stages(
     return stages
 
 
-def _list_programs(model: Model, parts: Any, shape: Shape, *, batch_size: int, reuses: bool) -> list[Program]:
+def _list_programs(model: Model, parts: Any, shape: Shape, *, batch_size: int, **further: Any) -> list[Program]:
     """Lists the programs without references, and the one that encodes an edit's picture of the output's size."""
     family, uses_cfg = find_architecture(model).programs, model.guidance_scale > 1
-    cache: dict[str, Any] = {"uses_step_cache": True} if reuses else {}  # not every family can
-    layout = family.lay_out(parts, shape, batch_size=batch_size, uses_cfg=uses_cfg, **cache)
+    layout = family.lay_out(parts, shape, batch_size=batch_size, uses_cfg=uses_cfg, **further)
     programs = list(family.list_programs(parts, layout))
     picture = choose_references(model, [(shape.width, shape.height)])
     if picture is None:

@@ -11,7 +11,7 @@ from jax.sharding import Mesh
 
 from pipelines.errors import RecipeError
 from pipelines.mesh_text import THROUGHPUT
-from pipelines.messages import add_codes, english
+from pipelines.messages import add_codes, english, say
 from pipelines.models.catalog import Model, Shape
 from pipelines.plan import measured
 from pipelines.plan.abstract import Stage, list_stages
@@ -20,7 +20,10 @@ from pipelines.plan.estimate import Estimate, count_chunks
 from pipelines.plan.packing import outputs_at_once
 from pipelines.plan.placement import Need, Placement, recommend
 from pipelines.plan.topologies import CPU_SOURCE, TPU_SOURCE, Topology, find_devices
+from pipelines.recipes.recipe import Recipe
+from pipelines.recipes.resolving import reuse_steps
 from pipelines.recipes.step_cache import OFF
+from pipelines.recipes.taylor import Foresight, is_taylor
 from pipelines.registry import build_mesh_for, describe_parts
 from pipelines.runtime.devices.mesh import describe_mesh
 from pipelines.runtime.devices.offload import measure
@@ -106,7 +109,7 @@ class Plan:
     placement: Placement
     is_mesh_given: bool = False
     step_cache: str = OFF
-    """As a recipe names it: off, mild, strong, or numbers."""
+    """As a recipe names it: off, mild, strong, numbers, or taylor."""
 
     @property
     def fits(self) -> bool:
@@ -155,7 +158,9 @@ def make_plan(
     built, batch_size = choose_mesh(model, topology, mode=mode, mesh=mesh)
     parts = describe_parts(model, built)
     weights = {name: measure(own) for name, own in parts.weights.items()}
-    stages = list_stages(model, parts, shape, batch_size=batch_size, reused_steps=reused_steps)
+    stages = list_stages(
+        model, parts, shape, batch_size=batch_size, reused_steps=reused_steps, foresees=is_taylor(step_cache)
+    )
     compiler = Compiler(topology, cache_dir=cache_dir, known=None if dump_dir else known)
     measured_ms = measured.choose(
         measured.read(cache_dir),
@@ -214,6 +219,8 @@ def _choose_reused(model: Model, step_cache: str) -> tuple[int, ...] | None:
     """Lists the steps that reuse earlier ones, None with the step cache off."""
     if step_cache == OFF:
         return None
+    if is_taylor(step_cache):
+        return _choose_foreseen(model, step_cache)
     if model.step_cache is None:
         raise RecipeError({"step_cache": english(f"{model.id} has no step cache; `calibrate` finds one")})
     try:
@@ -222,6 +229,19 @@ def _choose_reused(model: Model, step_cache: str) -> tuple[int, ...] | None:
         raise RecipeError({"step_cache": error.args[0]}) from error
     assert strength is not None, "off is handled"
     return model.step_cache.list_reused(strength, steps=model.steps, flow_shift=model.flow_shift)
+
+
+def _choose_foreseen(model: Model, text: str) -> tuple[int, ...]:
+    if not model.traits.foresees:
+        raise RecipeError({"step_cache": say("{model} has no TaylorSeer; leave it out", model=model.id)})
+    try:
+        Foresight.parse(text)
+    except ValueError as error:
+        raise RecipeError({"step_cache": error.args[0]}) from error
+    recipe = Recipe(
+        model=model.id, prompt="", steps=model.steps, scheduler=model.scheduler, flow_shift=model.flow_shift
+    )
+    return reuse_steps(recipe, text, model).reused_steps
 
 
 def choose_mesh(model: Model, topology: Topology, *, mode: str, mesh: str | None) -> tuple[Mesh, int]:

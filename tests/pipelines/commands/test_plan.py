@@ -129,6 +129,7 @@ def test_without_the_tpu_compiler_no_kernel_is_measured(
         ("--all --shape 64x64", "--all takes every model in its default shape, --all-shapes every shape"),
         ("--matrix --topology v6e-8", "matrix: chooses models, shapes, topologies and modes itself"),
         ("--model sdxl-base --step-cache mild", "step_cache: sdxl-base has no step cache"),
+        ("--model wan2.1-14b --step-cache taylor,0", "step_cache: 'taylor,0' is not known; write taylor"),
         ("--model wan2.1-14b --step-cache much", "step_cache: 'much' is not known; allowed: off, mild, strong"),
         ("--model sdxl-base --mode fast", "'fast' is not known; allowed: latency, throughput"),
         ("--model sdxl-base --mesh dp=3x", "'dp=3x' is not a mesh"),

@@ -80,13 +80,15 @@ def test_a_step_cache_has_a_program_of_its_own_whose_experts_reuse_their_own_ste
     model = load_catalog().get("wan2.2-a14b")
     parts = describe_parts(model, build_mesh("dp=1"))
     last = model.steps - 1
-    plain, cached = (
-        {one.name: one for one in list_stages(model, parts, model.default_shape, batch_size=1, reused_steps=steps)}
-        for steps in (None, (3, last - 1, last))
+    reused: dict[str, Any] = {"reused_steps": (3, last - 1, last)}
+    plain, cached, foreseen = (
+        {one.name: one for one in list_stages(model, parts, model.default_shape, batch_size=1, **options)}
+        for options in ({}, reused, reused | {"foresees": True})
     )
-    assert cached.keys() == plain.keys() | {"residual"}
-    assert cached["denoise"].program.key != plain["denoise"].program.key
-    assert [cached[name].reused for name in ("denoise", "denoise_2")] == [1, 2]
+    assert cached.keys() == foreseen.keys() == plain.keys() | {"residual"}
+    assert len({stages["denoise"].program.key for stages in (plain, cached, foreseen)}) == 3
+    for stages in (cached, foreseen):
+        assert [stages[name].reused for name in ("denoise", "denoise_2")] == [1, 2]
     assert not any(stage.reused for stage in plain.values())
 
 
