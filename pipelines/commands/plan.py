@@ -14,6 +14,7 @@ from pipelines.commands.progress import LineProgress, TerminalProgress
 from pipelines.errors import ModelError, RecipeError
 from pipelines.messages import NOTHING, Message, add_codes, english, join, say
 from pipelines.models.catalog import Model, Shape, load_catalog
+from pipelines.models.model import FULL
 
 Topology = Annotated[
     str,
@@ -52,8 +53,19 @@ Answers = Annotated[
 ]
 
 
+_NAMED = ("model", "topology", "shape", "mode", "mesh", "weights")
 _OF_TRAINING = ("lora", "full", "batch", "rank", "accumulate", "remat", "steps", "chip_price", "again")
-_OF_STAGES = ("mode", "guidance_scale", "mesh", "dump_hlo", "all_models", "all_shapes", "search", "progress_json")
+_OF_STAGES = (
+    "mode",
+    "guidance_scale",
+    "mesh",
+    "weights",
+    "dump_hlo",
+    "all_models",
+    "all_shapes",
+    "search",
+    "progress_json",
+)
 
 
 def plan(
@@ -65,6 +77,7 @@ def plan(
     mode: Mode = "latency",
     guidance_scale: options.GuidanceScale = None,
     mesh: options.MeshText = None,
+    weights: options.Weights = FULL,
     dump_hlo: DumpHlo = None,
     all_models: AllModels = False,
     all_shapes: AllShapes = False,
@@ -133,7 +146,7 @@ def plan(
             plan_training.plan_training(asked, place)
         return
     if matrix:
-        own = ("model", "topology", "shape", "mode", "mesh", "guidance_scale", "all_models", "all_shapes")
+        own = ("model", "topology", "shape", "mode", "mesh", "weights", "guidance_scale", "all_models", "all_shapes")
         if any(map(given, own)):
             raise RecipeError({"matrix": english("chooses models, shapes, topologies and modes itself")})
         wanted = [*list_matrix(load_catalog().models)]
@@ -148,6 +161,7 @@ def plan(
             if answers is not None:
                 raise RecipeError({"guidance_scale": english("goes without --answers, which hold the models' own")})
             models = [replace(one, guidance_scale=guidance_scale) for one in models]
+        models = [options.choose_weights(one, weights) for one in models]
         if mode not in MODES:
             raise RecipeError({"mode": english(f"{mode!r} is not known; allowed: {', '.join(MODES)}")})
         wanted = [
@@ -221,7 +235,7 @@ def _name_command(params: Mapping[str, Any], given: Callable[[str], bool]) -> st
     """Returns the command that makes these plans, without the options that only say where to write them."""
     flags = {"all_models": "all", "matrix": "matrix", "all_shapes": "all-shapes"}
     words = [f"--{flag}" for name, flag in flags.items() if params[name]]
-    words += [f"--{name} {params[name]}" for name in ("model", "topology", "shape", "mode", "mesh") if given(name)]
+    words += [f"--{name} {params[name]}" for name in _NAMED if given(name)]
     return " ".join(("python -m pipelines plan", *words))
 
 

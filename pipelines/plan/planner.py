@@ -218,6 +218,7 @@ def to_json(plan: Plan) -> dict[str, Any]:
         "mode": plan.mode,
         "mesh": plan.mesh,
         "batch_size": plan.batch_size,
+        "weights": plan.model.weights,
         **add_codes({"source": TPU_SOURCE if plan.topology.chip else CPU_SOURCE}),
         "versions": read_versions(),
         "fits": plan.fits,

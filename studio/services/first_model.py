@@ -107,4 +107,5 @@ def find_plan(settings: Settings, model: Model, machine: Topology) -> dict[str, 
         topology=machine.name,
         mode="throughput" if is_for_many else "latency",
         mesh=None if is_for_many else settings.mesh,
+        weights=model.weights,
     )
