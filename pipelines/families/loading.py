@@ -19,7 +19,7 @@ from pipelines.families.protocol import FamilyPrograms
 from pipelines.families.traits import Traits
 from pipelines.models.catalog import Model, Shape
 from pipelines.models.fingerprints import find_configs
-from pipelines.models.model import INT8
+from pipelines.models.model import FULL, INT8
 from pipelines.runtime.devices import mesh as meshes
 from pipelines.runtime.devices.offload import Offloader
 from pipelines.runtime.weights import hub
@@ -157,7 +157,8 @@ class CheckpointArchitecture:
         loaded = self.loaded_class(model, parts, cache_dir=cache_dir, load_s=time.perf_counter() - started)
         adaptable = {name: parts.modules[name] for name in self.adaptable if name in parts.modules}
         loaded.use_loader(loader, modules=adaptable, spell=self.spell)
-        loaded.revision = hub.find_revision(folder, model.own_files)
+        rounded = "" if model.weights == FULL else f"+{model.weights}"
+        loaded.revision = hub.find_revision(folder, model.own_files) + rounded
         return loaded
 
     def describe(self, model: Model, mesh: Mesh) -> CheckpointParts:
