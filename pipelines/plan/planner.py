@@ -12,6 +12,7 @@ from jax.sharding import Mesh
 from pipelines.mesh_text import THROUGHPUT
 from pipelines.messages import add_codes
 from pipelines.models.catalog import Model, Shape
+from pipelines.models.model import FULL
 from pipelines.plan import measured
 from pipelines.plan.abstract import Stage, list_stages
 from pipelines.plan.compiler import Answer, Compiler, Verdict, read_versions
@@ -148,7 +149,7 @@ def make_plan(
     stages = list_stages(model, parts, shape, batch_size=batch_size)
     compiler = Compiler(topology, cache_dir=cache_dir, known=None if dump_dir else known)
     measured_ms = measured.choose(
-        measured.read(cache_dir),
+        measured.read(cache_dir) if model.weights == FULL else [],  # what was measured was in full
         topology,
         model=model.id,
         shape=str(shape),

@@ -27,7 +27,7 @@ def assert_int8_is_full_rounded(
 
     Its picture is also as near as `least_db` to that of the weights as they are.
     """
-    rounded = load(replace(full.model, weights=INT8), mesh=mesh, cache_dir=cache_dir, on_progress=ignore_progress)
+    rounded: Any = load(replace(full.model, weights=INT8), mesh=mesh, cache_dir=cache_dir, on_progress=ignore_progress)
     names = {
         component: [name for name in weights if name + SCALE in weights]
         for component, weights in rounded.parts.weights.items()

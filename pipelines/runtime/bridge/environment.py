@@ -16,6 +16,7 @@ import torch
 import torchax.tensor
 from torchax.ops import mappings, ops_registry
 
+from pipelines.runtime.bridge.row_scales import find_scale
 from pipelines.runtime.kernels import operators
 from pipelines.runtime.kernels.attention import AttentionAxes, attend
 from pipelines.runtime.kernels.conv3x3 import BLOCKED_NDIM, FLAT_NDIM, unflatten_taps
@@ -107,6 +108,10 @@ def _linear(input: jax.Array, weight: jax.Array, bias: jax.Array | None = None) 
         return weight
     # What is kept in fp32 is meant to be exact; a TPU would round it to bf16 for its product.
     precision = jax.lax.Precision.HIGHEST if input.dtype == weight.dtype == jnp.float32 else None
+    if (scale := find_scale(weight)) is not None:
+        exact = jnp.einsum("...i,oi->...o", input, weight, precision=precision, preferred_element_type=jnp.float32)
+        exact = exact * scale
+        return (exact if bias is None else exact + bias).astype(input.dtype)
     out = jnp.einsum("...i,oi->...o", input, weight, precision=precision)
     return out if bias is None else out + bias
 

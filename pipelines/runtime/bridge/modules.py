@@ -24,8 +24,8 @@ from jax.ad_checkpoint import checkpoint_name
 from jax.sharding import Mesh, NamedSharding
 from torch.utils._pytree import tree_flatten, tree_map_only, tree_unflatten
 
-from pipelines.runtime.bridge.dequantise import dequantise, part_stacks
 from pipelines.runtime.bridge.environment import axes_as, call_jax, get_environment, set_within
+from pipelines.runtime.bridge.row_scales import part_stacks, scales_known, widen
 from pipelines.runtime.devices.sharding import STACK, Rules, apply_rules
 from pipelines.runtime.kernels.attention import AttentionAxes
 from pipelines.runtime.kernels.convolution import PictureAxes
@@ -153,20 +153,21 @@ class TracedModule:
         layer hands to the next, in the order in which it returns them, and to what decides whether they run (Stack).
         """
         environment = get_environment()
-        weights, scales = part_stacks(weights)
-        weights_t, args_t, kwargs_t = environment.j2t_iso((weights, args, kwargs))
         run = method or type(self.module).__call__
-        with (
-            environment,
-            torch.nn.utils.stateless._reparametrize_module(self.module, weights_t),  # noqa: SLF001 - functional_call reaches only forward
-            _inputs_constrained(self.module, input_shardings or {}),
-            axes_as(attention, pictures),
-            set_within(_running_layer, running_layer),
-            set_within(_remat, remat),
-            set_within(_scales, _deal_out(self.module, scales)),
-            _stacks_replaced(self.module, stacks or {}),
-        ):
-            result = run(self.module, *args_t, **kwargs_t)
+        with scales_known():
+            weights, scales = part_stacks(weights)
+            weights_t, args_t, kwargs_t = environment.j2t_iso((weights, args, kwargs))
+            with (
+                environment,
+                torch.nn.utils.stateless._reparametrize_module(self.module, weights_t),  # noqa: SLF001 - functional_call reaches only forward
+                _inputs_constrained(self.module, input_shardings or {}),
+                axes_as(attention, pictures),
+                set_within(_running_layer, running_layer),
+                set_within(_remat, remat),
+                set_within(_scales, _deal_out(self.module, scales)),
+                _stacks_replaced(self.module, stacks or {}),
+            ):
+                result = run(self.module, *args_t, **kwargs_t)
         return environment.t2j_iso(result)
 
 
@@ -220,7 +221,7 @@ class ScannedLayers(torch.nn.Module):
         def step(carry: tuple[jax.Array, ...], weights: dict[str, jax.Array]) -> tuple[tuple[jax.Array, ...], Any]:
             if (placement := _running_layer.get()) is not None:
                 weights = placement.place(weights)
-            carry_t, weights_t = environment.j2t_iso((carry, dequantise(weights)))
+            carry_t, weights_t = environment.j2t_iso((carry, widen(weights)))
             carried = dict(zip(self._carried, carry_t, strict=True))
             with torch.nn.utils.stateless._reparametrize_module(self.every_layer, weights_t):  # noqa: SLF001 - as in TracedModule
                 result = self.every_layer(**carried, **inputs)

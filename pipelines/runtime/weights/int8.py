@@ -5,7 +5,7 @@ The weight is their product. A scale is rounded to that precision before it roun
 too small as a whole, and a number is off by at most half its row's scale (and what is cut off at 127, if the scale was
 rounded down). Rows are read whole in fp32, updates (lora_merge.py) already added, so LoRAs are rounded only once, and
 the numbers are the same on every mesh.
-Not here: how programs use them (bridge/dequantise.py), weights that files already hold in int8 (refused, resolve.py).
+Not here: how programs use them (bridge/row_scales.py), weights that files already hold in int8 (refused, resolve.py).
 """
 
 import re
