@@ -108,11 +108,9 @@ def _linear(input: jax.Array, weight: jax.Array, bias: jax.Array | None = None) 
         return weight
     # What is kept in fp32 is meant to be exact; a TPU would round it to bf16 for its product.
     precision = jax.lax.Precision.HIGHEST if input.dtype == weight.dtype == jnp.float32 else None
-    if (scale := find_scale(weight)) is not None:
-        exact = jnp.einsum("...i,oi->...o", input, weight, precision=precision, preferred_element_type=jnp.float32)
-        exact = exact * scale
-        return (exact if bias is None else exact + bias).astype(input.dtype)
     out = jnp.einsum("...i,oi->...o", input, weight, precision=precision)
+    if (scale := find_scale(weight)) is not None:
+        out = out * scale
     return out if bias is None else out + bias
 
 
