@@ -14,6 +14,7 @@ from pipelines.errors import MeshError, RecipeError
 from pipelines.families import list_traits
 from pipelines.mesh_text import check_mesh
 from pipelines.models.catalog import Shape
+from pipelines.models.model import WEIGHTS
 from pipelines.recipes.taylor import TAYLOR
 from pipelines.runtime.kernels.switches import read_choice
 
@@ -41,6 +42,12 @@ def parse_kernels(text: str) -> str:
         read_choice(text)
     except RecipeError as error:
         raise argparse.ArgumentTypeError(str(error.fields["kernels"])) from error
+    return text
+
+
+def parse_weights(text: str) -> str:
+    if text not in WEIGHTS:
+        raise argparse.ArgumentTypeError(f"{text!r} is not known; use {', '.join(WEIGHTS)}")
     return text
 
 

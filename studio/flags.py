@@ -12,6 +12,7 @@ from typing import NoReturn
 
 import platformdirs
 
+from pipelines.models.model import FULL, WEIGHTS
 from pipelines.runtime.kernels.switches import INSTEAD
 from studio import access_settings
 from studio.access_settings import USERS_FILE
@@ -29,6 +30,7 @@ from studio.flag_values import (
     parse_quota,
     parse_seconds,
     parse_text_encoders,
+    parse_weights,
     parse_workers,
 )
 from studio.settings import FINISH_S, QUEUE_QUOTA, RAY_PORT, Settings
@@ -75,6 +77,7 @@ def read_settings(arguments: Sequence[str], environment: Mapping[str, str]) -> S
         verify_weights=found.verify_weights,
         keep_layouts=found.keep_layouts,
         kernels=found.kernels,
+        weights=found.weights,
         doctor=found.doctor,
         allow_cpu=found.allow_cpu,
         prewarm=found.prewarm,
@@ -116,6 +119,7 @@ def _read_defaults(environment: Mapping[str, str]) -> dict[str, str]:
         "data_dir": str(SPACES_DISK / "lumesh") if on_spaces and os.access(SPACES_DISK, os.W_OK) else DATA_DIR,
         "engine": "local",
         "doctor": "auto",
+        "weights": FULL,
         "workers": "1",
         "ray_port": str(RAY_PORT),
         "queue_quota": str(QUEUE_QUOTA),
@@ -183,6 +187,13 @@ def _make_parser(defaults: Mapping[str, str]) -> argparse.ArgumentParser:
         "--mesh",
         type=parse_mesh,
         help="how to split the devices, such as dp=2,tp=4 (default: from their number)",
+    )
+    parser.add_argument(
+        "--weights",
+        type=parse_weights,
+        metavar="|".join(WEIGHTS),
+        help="how models' weights lie on the devices: full (default), as they compute; int8, the large matrices "
+        "rounded while they are read: half the memory, and pictures that differ a little",
     )
     parser.add_argument(
         "--kernels",

@@ -27,7 +27,7 @@ def read_catalog(settings: Settings) -> Catalog:
     def is_enough(model: Model, lacking: Collection[str]) -> bool:
         return TEXT_ENCODERS.issuperset(lacking) and settings.find_text_encoder(model) is not None
 
-    return read_data_dir(settings.data_dir).with_partial(is_enough)
+    return read_data_dir(settings.data_dir).with_partial(is_enough).with_weights(settings.weights)
 
 
 def check_prewarm(entries: Sequence[str], catalog: Catalog) -> None:

@@ -158,6 +158,7 @@ def test_every_flag_of_the_settings_table_is_taken(tmp_path: Path) -> None:
         "--prompt-hook": "filters:check",
         "--image-hook": "filters:check",
         "--kernels": "no-flash",
+        "--weights": "int8",
         "--doctor": "off",
     }
     flags = re.findall(r"^\| `(--[\w-]+)`", table, re.MULTILINE)

@@ -10,6 +10,7 @@ from pipelines.commands.progress import TerminalProgress
 from pipelines.errors import ModelError, RecipeError
 from pipelines.messages import english
 from pipelines.models.catalog import Model, Shape
+from pipelines.models.model import FULL
 from pipelines.pictures.references import References, choose_programs
 
 Topology = Annotated[
@@ -36,6 +37,7 @@ def compile_programs(
     shape: Shapes = None,
     batch_size: BatchSize = 1,
     mesh: options.MeshText = None,
+    weights: options.Weights = FULL,
     output: Output = None,
     kernels: options.Kernels = None,  # noqa: ARG001 - its callback has chosen
     as_json: options.AsJson = False,
@@ -52,11 +54,12 @@ def compile_programs(
 
     place = options.DataDirectory(data_dir=data_dir)
     target = find_topology(topology)
-    found = _find_model(place, model)
+    found = options.choose_weights(_find_model(place, model), weights)
     shapes = _find_shapes(found, shape or [str(found.default_shape)])
     if batch_size > found.max_batch_size:
         raise RecipeError({"batch_size": english(f"{model} makes at most {found.max_batch_size} at once")})
-    file = output or place.packs_dir / f"{model}-{topology}.pack"
+    name = f"{model}-{topology}" if weights == FULL else f"{model}-{weights}-{topology}"
+    file = output or place.packs_dir / f"{name}.pack"
     _check_output(file)
     from pipelines.runtime.devices.platform import prepare_compiler
 

@@ -8,6 +8,7 @@ from pipelines.commands import options
 from pipelines.commands.progress import TerminalProgress
 from pipelines.errors import RecipeError
 from pipelines.messages import english
+from pipelines.models.model import FULL
 
 
 def serve(
@@ -23,6 +24,7 @@ def serve(
         ),
     ] = None,
     mesh: options.MeshText = None,
+    weights: options.Weights = FULL,
     verify_weights: options.VerifyWeights = False,
     keep_layouts: options.KeepLayouts = False,
     kernels: options.Kernels = None,  # noqa: ARG001 - its callback has chosen
@@ -39,7 +41,7 @@ def serve(
     from pipelines.commands.encoder_app import build_app
 
     place = options.DataDirectory(data_dir=data_dir)
-    served = place.catalog.get(model)
+    served = options.choose_weights(place.catalog.get(model), weights)
     if host not in ("127.0.0.1", "::1", "localhost") and not token:
         raise RecipeError(
             {"token": english(f"--host {host} lets other machines in; set LUMESH_TEXT_ENCODER_TOKEN too")}

@@ -16,6 +16,7 @@ from pipelines.generate import find_references, generate, uses_cfg
 from pipelines.loras.files import get_lora
 from pipelines.messages import english
 from pipelines.models.catalog import Model
+from pipelines.models.model import FULL
 from pipelines.prompts.reading import list_notes
 from pipelines.recipes.recipe import Recipe
 from pipelines.runtime.devices import hosts
@@ -66,6 +67,7 @@ def make(
     profile: Annotated[
         Path | None, typer.Option(file_okay=False, help="Folder for a trace of the making, compiling left out.")
     ] = None,
+    weights: options.Weights = FULL,
     verify_weights: options.VerifyWeights = False,
     keep_layouts: options.KeepLayouts = False,
     kernels: options.Kernels = None,  # noqa: ARG001 - its callback has chosen
@@ -113,6 +115,7 @@ def make(
     shipped = catalog.get(recipe.model)
     chosen = options.limit_text(shipped, max_sequence_length)
     chosen = options.limit_attention(chosen, window_size=window_size, smooths_keys=use_k_smooth)
+    chosen = options.choose_weights(chosen, weights)
     options.tell_changes(shipped, chosen)
     suffix = suffix_of(chosen)
     check_output(output, suffix)

@@ -18,6 +18,7 @@ from pipelines.loras.files import SUFFIX, LoraFile, find_lora_file, inspect_lora
 from pipelines.mesh_text import check_mesh
 from pipelines.messages import Message, english, tell
 from pipelines.models.catalog import VIDEO_STRIDE, AttentionOptions, Catalog, Model, Shape, read_data_dir
+from pipelines.models.model import WEIGHTS
 from pipelines.models.own_models import UNWEIGHTED
 from pipelines.pictures.fitting import Fit
 from pipelines.recipes import sigmas
@@ -145,6 +146,23 @@ KeepLayouts = Annotated[
         "--keep-layouts",
         help="Keep a copy of the weights as they lie on the mesh: the next load reads that, half the bytes of a "
         "checkpoint in fp32.",
+    ),
+]
+
+
+def _check_weights(text: str) -> str:
+    if text not in WEIGHTS:
+        raise RecipeError({"weights": english(f"{text!r} is not known; allowed: {', '.join(WEIGHTS)}")})
+    return text
+
+
+Weights = Annotated[
+    str,
+    typer.Option(
+        metavar="|".join(WEIGHTS),
+        callback=_check_weights,
+        help="int8 rounds the large matrices of transformers, UNets and language models while they are read: half the "
+        "memory, and pictures that differ a little. full leaves them as the model computes.",
     ),
 ]
 MaxSequenceLength = Annotated[
@@ -303,6 +321,11 @@ def limit_text(model: Model, max_sequence_length: int | None) -> Model:
     return replace(model, text_length=max_sequence_length)
 
 
+def choose_weights(model: Model, weights: str) -> Model:
+    """Returns the model whose weights lie on the devices in this way, one of WEIGHTS."""
+    return replace(model, weights=weights)
+
+
 def limit_attention(model: Model, *, window_size: int | None, smooths_keys: bool) -> Model:
     """Returns the model with other attention options, and says so if it has none; None and False keep its own."""
     if window_size is None and not smooths_keys:
@@ -322,6 +345,8 @@ def tell_changes(before: Model, after: Model) -> None:
         flags.append(f"--window_size {after.attention.window}")
     if after.attention.smooths_keys != before.attention.smooths_keys:
         flags.append("--use_k_smooth")
+    if after.weights != before.weights:
+        flags.append(f"--weights {after.weights}")
     if flags:
         words = " ".join(flags)
         typer.echo(f"lumesh: the recipe in the file does not carry {words}: give it again for the same.", err=True)

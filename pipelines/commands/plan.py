@@ -14,6 +14,7 @@ from pipelines.commands.progress import LineProgress, TerminalProgress
 from pipelines.errors import ModelError, RecipeError
 from pipelines.messages import NOTHING, Message, add_codes, english, join, say
 from pipelines.models.catalog import Model, Shape, load_catalog
+from pipelines.models.model import FULL
 
 Topology = Annotated[
     str,
@@ -52,12 +53,14 @@ Answers = Annotated[
 ]
 
 
+_NAMED = ("model", "topology", "shape", "mode", "mesh", "step_cache", "weights")
 _OF_TRAINING = ("lora", "full", "batch", "rank", "accumulate", "remat", "steps", "chip_price", "again")
 _OF_STAGES = (
     "mode",
     "guidance_scale",
     "mesh",
     "step_cache",
+    "weights",
     "dump_hlo",
     "all_models",
     "all_shapes",
@@ -76,6 +79,7 @@ def plan(
     guidance_scale: options.GuidanceScale = None,
     mesh: options.MeshText = None,
     step_cache: options.StepCacheText = None,
+    weights: options.Weights = FULL,
     dump_hlo: DumpHlo = None,
     all_models: AllModels = False,
     all_shapes: AllShapes = False,
@@ -145,7 +149,7 @@ def plan(
         return
     if matrix:
         own = (
-            *("model", "topology", "shape", "mode", "mesh", "step_cache", "guidance_scale"),
+            *("model", "topology", "shape", "mode", "mesh", "step_cache", "weights", "guidance_scale"),
             *("all_models", "all_shapes"),
         )
         if any(map(given, own)):
@@ -162,6 +166,7 @@ def plan(
             if answers is not None:
                 raise RecipeError({"guidance_scale": english("goes without --answers, which hold the models' own")})
             models = [replace(one, guidance_scale=guidance_scale) for one in models]
+        models = [options.choose_weights(one, weights) for one in models]
         if mode not in MODES:
             raise RecipeError({"mode": english(f"{mode!r} is not known; allowed: {', '.join(MODES)}")})
         wanted = [
@@ -236,8 +241,7 @@ def _name_command(params: Mapping[str, Any], given: Callable[[str], bool]) -> st
     """Returns the command that makes these plans, without the options that only say where to write them."""
     flags = {"all_models": "all", "matrix": "matrix", "all_shapes": "all-shapes"}
     words = [f"--{flag}" for name, flag in flags.items() if params[name]]
-    named = ("model", "topology", "shape", "mode", "mesh", "step_cache")
-    words += [f"--{name.replace('_', '-')} {params[name]}" for name in named if given(name)]
+    words += [f"--{name.replace('_', '-')} {params[name]}" for name in _NAMED if given(name)]
     return " ".join(("python -m pipelines plan", *words))
 
 

@@ -23,6 +23,7 @@ from pipelines.files.outputs import save_outputs, suffix_of
 from pipelines.generate import find_references, uses_cfg
 from pipelines.messages import english
 from pipelines.models.catalog import Model
+from pipelines.models.model import FULL
 from pipelines.prompts.reading import list_notes
 from pipelines.recipes.recipe import Recipe, read_recipe
 
@@ -65,6 +66,7 @@ def encode(
     output_dir: OutputDir = STAGE_DIR,
     mesh: options.MeshText = None,
     pack: options.PackPaths = None,
+    weights: options.Weights = FULL,
     verify_weights: options.VerifyWeights = False,
     keep_layouts: options.KeepLayouts = False,
     kernels: options.Kernels = None,  # noqa: ARG001 - its callback has chosen
@@ -107,7 +109,7 @@ def encode(
     family = _load(
         place,
         recipe,
-        options.limit_text(catalog.get(recipe.model), max_sequence_length),
+        options.choose_weights(options.limit_text(catalog.get(recipe.model), max_sequence_length), weights),
         "encode",
         remote=RemoteEncoder(text_encoder_url, token=text_encoder_token) if text_encoder_url is not None else None,
         mesh=mesh,
@@ -154,6 +156,7 @@ def denoise(
     lora: options.Loras = None,
     mesh: options.MeshText = None,
     pack: options.PackPaths = None,
+    weights: options.Weights = FULL,
     verify_weights: options.VerifyWeights = False,
     keep_layouts: options.KeepLayouts = False,
     kernels: options.Kernels = None,  # noqa: ARG001 - its callback has chosen
@@ -191,6 +194,7 @@ def denoise(
     notes.add(said)
     shipped = catalog.get(recipe.model)
     model = options.limit_attention(shipped, window_size=window_size, smooths_keys=use_k_smooth)
+    model = options.choose_weights(model, weights)
     options.tell_changes(shipped, model)
     length = stage_files.measure_text(input_dir / stage_files.EMBEDDINGS_FILE)
     if length is not None and not model.traits.has_fixed_text_length:

@@ -19,6 +19,7 @@ from pipelines.families.protocol import FamilyPrograms
 from pipelines.families.traits import Traits
 from pipelines.models.catalog import Model, Shape
 from pipelines.models.fingerprints import find_configs
+from pipelines.models.model import FULL, INT8
 from pipelines.runtime.devices import mesh as meshes
 from pipelines.runtime.devices.offload import Offloader
 from pipelines.runtime.weights import hub
@@ -28,6 +29,7 @@ from pipelines.runtime.weights.components import (
     describe_component,
     find_checkpoint,
     read_json,
+    rounding,
     told_as_incomplete,
 )
 from pipelines.runtime.weights.lora_spelling import Spell
@@ -74,6 +76,7 @@ class CheckpointArchitecture:
 
     Every checkpoint has `components`, some also have `further_components`; `stages_of` says which stages need a
     component's weights. LoRAs are merged into the `adaptable` components; `spell` knows how trainers name their layers;
+    `int8` are the components that a model with `weights` of int8 has rounded, but for layers that match the pattern.
     `converters` know how single-file checkpoints hold a component. `limit_text(model, tokenizer's own limit)` is how
     many tokens a prompt gets, as in diffusers.
     """
@@ -83,6 +86,7 @@ class CheckpointArchitecture:
     further_components: tuple[str, ...] = ()
     stages_of: Mapping[str, Sequence[str]]
     adaptable: tuple[str, ...]
+    int8: Mapping[str, str | None] = field(default_factory=dict[str, str | None])
     programs: FamilyPrograms
     loaded_class: Callable[..., LoadedModel]
     build_parts: BuildParts
@@ -147,13 +151,14 @@ class CheckpointArchitecture:
             tokenizers=tokenizers,
             text_length=self.limit_text(model, tokenizers[0].model_max_length),
             learnt_previews=cache_dir.parent / "previews" / model.id,
-            place=loader,
+            place=self._round(loader, model),
             dtype=dtype,
         )
         loaded = self.loaded_class(model, parts, cache_dir=cache_dir, load_s=time.perf_counter() - started)
         adaptable = {name: parts.modules[name] for name in self.adaptable if name in parts.modules}
         loaded.use_loader(loader, modules=adaptable, spell=self.spell)
-        loaded.revision = hub.find_revision(folder, model.own_files)
+        rounded = "" if model.weights == FULL else f"+{model.weights}"
+        loaded.revision = hub.find_revision(folder, model.own_files) + rounded
         return loaded
 
     def describe(self, model: Model, mesh: Mesh) -> CheckpointParts:
@@ -168,5 +173,8 @@ class CheckpointArchitecture:
             tokenizers=(),
             text_length=self.limit_text(model, int(tokenizer_config["model_max_length"])),
             learnt_previews=folder,
-            place=describe_component,
+            place=self._round(describe_component, model),
         )
+
+    def _round(self, place: PlaceWeights, model: Model) -> PlaceWeights:
+        return rounding(place, self.int8) if model.weights == INT8 else place

@@ -123,6 +123,10 @@ class Catalog:
             unusable=tuple(one for one in self.unusable if one not in told),
         )
 
+    def with_weights(self, weights: str) -> "Catalog":
+        """Returns the catalogue whose models all have their weights in this way, one of model.WEIGHTS."""
+        return replace(self, models=tuple(replace(model, weights=weights) for model in self.models))
+
     def find_loras(self) -> tuple[LoraFile, ...]:
         """Lists the LoRAs that recipes may name, reading the folder anew."""
         return self.own_loras + (find_loras(self.loras_dir) if self.loras_dir is not None else ())

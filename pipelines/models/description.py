@@ -132,6 +132,6 @@ def _read_plans() -> dict[tuple[str, str, str], bool]:
     plans: dict[tuple[str, str, str], bool] = {}
     for line in PLANS.read_text("utf-8").splitlines() if PLANS.exists() else ():
         plan: dict[str, Any] = json.loads(line)
-        if plan["mode"] == "latency" and "step_cache" not in plan:
+        if plan["mode"] == "latency" and not {"step_cache", "weights"} & plan.keys():
             plans[plan["model"], plan["shape"], plan["topology"]] = plan["placement"]["kind"] != "does_not_fit"
     return plans

@@ -18,9 +18,12 @@ from pipelines.recipes.step_cache import StepCache
 
 VIDEO_STRIDE = 4  # frames per latent frame after the first
 
+FULL, INT8 = WEIGHTS = ("full", "int8")
+"""How a model's weights lie on the devices: as it computes, or its large matrices in int8 (runtime/weights/int8.py)."""
+
 _OF_LOADING = (
     "id", "family", "repo", "revision", "path", "file", "file_2", "base", "vae", "variant", "scheduler_changes",
-    "text_length", "max_batch_size", "attention",
+    "text_length", "max_batch_size", "attention", "weights",
 )  # fmt: skip
 
 
@@ -99,8 +102,9 @@ class Model:
     `file_names` is a pattern that matches other programs' names for its file, reduced to letters and digits.
     `learns_from` is the repository of the weights that it was distilled from, from which training starts.
     Without `schedulers` its recipes may name all of its family's.
-    `loras_dir` is the folder of its recipes' LoRAs. `step_cache` is what is known of its steps, if anything is. More
-    than `useful_steps` make nothing better: the page's slider ends there, while recipes may have up to `max_steps`.
+    `weights` is one of WEIGHTS. `loras_dir` is the folder of its recipes' LoRAs. `step_cache` is what is known of its
+    steps, if anything is. More than `useful_steps` make nothing better: the page's slider ends there, while recipes may
+    have up to `max_steps`.
     """
 
     id: str
@@ -142,6 +146,7 @@ class Model:
     min_images: int = 0
     max_images: int = 0
     attention: AttentionOptions = AttentionOptions()
+    weights: str = FULL
     is_demo: bool = False
     loras_dir: Path | None = None
     step_cache: StepCache | None = None

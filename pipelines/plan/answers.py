@@ -1,7 +1,8 @@
 """The TPU compiler's answers, one plan per line of JSON; answers.jsonl is shipped, so its plans need no compilation.
 
-A line holds a plan's totals and, for every stage, the program's fingerprint, the compiler's answer and the estimate
-made from it. A program that has changed since, or another compiler, has another fingerprint and is compiled.
+A line holds a plan's totals, how the `weights` lie if not in full, and, for every stage, the program's fingerprint, the
+compiler's answer and the estimate made from it. A program that has changed since, or another compiler, has another
+fingerprint and is compiled.
 
 After a change to a program without planning everything again, `"is_earlier": true` is added to the lines that stay:
 their unchanged stages are still valid, and the page marks them.
@@ -14,6 +15,7 @@ from dataclasses import asdict
 from pathlib import Path
 from typing import Any
 
+from pipelines.models.model import FULL
 from pipelines.plan.compiler import Answer, Verdict
 from pipelines.plan.estimate import ESTIMATOR, Cost, Estimate
 from pipelines.plan.planner import Plan, describe_placement
@@ -21,13 +23,14 @@ from pipelines.recipes.step_cache import OFF
 
 SHIPPED = Path(__file__).with_name("answers.jsonl")
 
-_ID = ("model", "shape", "topology", "mode", "mesh", "step_cache")
+_ID = ("model", "shape", "topology", "mode", "mesh", "weights", "step_cache")
 
 
 def describe(plan: Plan) -> dict[str, Any]:
     """Returns one plan's line as a dict."""
     return {
         "model": plan.model.id,
+        **({} if plan.model.weights == FULL else {"weights": plan.model.weights}),
         "shape": str(plan.shape),
         "topology": plan.topology.name,
         "mode": plan.mode,
@@ -62,10 +65,14 @@ def read_lines(file: Path) -> list[dict[str, Any]]:
 
 def add_lines(file: Path, lines: Sequence[Mapping[str, Any]]) -> list[dict[str, Any]]:
     """Adds lines to the file, replacing earlier plans of the same thing; returns all lines in a stable order."""
-    found = {tuple(line.get(name, "") for name in _ID): dict(line) for line in (*read_lines(file), *lines)}
+    found = {_identify(line): dict(line) for line in (*read_lines(file), *lines)}
     ordered = [found[key] for key in sorted(found)]
     write_lines(file, ordered)
     return ordered
+
+
+def _identify(line: Mapping[str, Any]) -> tuple[str, ...]:
+    return tuple(str(line.get(name, {"weights": FULL}.get(name, OFF))) for name in _ID)
 
 
 def write_lines(file: Path, lines: Sequence[Mapping[str, Any]]) -> None:

@@ -53,7 +53,7 @@ def _summarise(line: Mapping[str, Any]) -> list[str]:
     stages = {stage["stage"]: stage for stage in line["stages"]}
     moves_s, total_s = line.get("estimated_moves_s"), line["estimated_total_s"]  # earlier lines have no moves
     return [
-        line["model"],
+        f"{line['model']} {line['weights']}" if "weights" in line else line["model"],
         line["shape"] + (f" {_EARLIER}" if _is_earlier(line) else ""),
         line["mesh"]
         + (f", {line['batch_size']} at once" if line["batch_size"] > 1 else "")

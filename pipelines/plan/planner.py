@@ -13,6 +13,7 @@ from pipelines.errors import RecipeError
 from pipelines.mesh_text import THROUGHPUT
 from pipelines.messages import add_codes, english, say
 from pipelines.models.catalog import Model, Shape
+from pipelines.models.model import FULL
 from pipelines.plan import measured
 from pipelines.plan.abstract import Stage, list_stages
 from pipelines.plan.compiler import Answer, Compiler, Verdict, read_versions
@@ -163,7 +164,7 @@ def make_plan(
     )
     compiler = Compiler(topology, cache_dir=cache_dir, known=None if dump_dir else known)
     measured_ms = measured.choose(
-        measured.read(cache_dir),
+        measured.read(cache_dir) if model.weights == FULL else [],  # what was measured was in full
         topology,
         model=model.id,
         shape=str(shape),
@@ -264,6 +265,7 @@ def to_json(plan: Plan) -> dict[str, Any]:
         "mesh": plan.mesh,
         "batch_size": plan.batch_size,
         "step_cache": plan.step_cache,
+        "weights": plan.model.weights,
         **add_codes({"source": TPU_SOURCE if plan.topology.chip else CPU_SOURCE}),
         "versions": read_versions(),
         "fits": plan.fits,

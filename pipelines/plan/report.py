@@ -5,6 +5,7 @@ import functools
 from rich.console import Console
 from rich.table import Table
 
+from pipelines.models.model import FULL
 from pipelines.plan.placement import HOST_BYTES_PER_S
 from pipelines.plan.planner import Plan, StagePlan
 from pipelines.plan.topologies import CPU_SOURCE, TPU_SOURCE
@@ -57,7 +58,8 @@ def describe_machine(plan: Plan) -> str:
     """Returns chips, mesh and the number of outputs at once, for people."""
     made = f"{plan.batch_size} at once" if plan.batch_size > 1 else "one output"
     cache = "" if plan.step_cache == OFF else f", step cache {plan.step_cache}"
-    return f"{plan.topology.title}, mesh {plan.mesh}, {plan.mode} ({made}){cache}"
+    weights = "" if plan.model.weights == FULL else f", weights in {plan.model.weights}"
+    return f"{plan.topology.title}, mesh {plan.mesh}, {plan.mode} ({made}){cache}{weights}"
 
 
 def describe_way(plan: Plan) -> str:

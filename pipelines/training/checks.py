@@ -21,6 +21,7 @@ from pipelines.families.trainable import Learner
 from pipelines.messages import Message, join, say, say_count
 from pipelines.models.catalog import Model, Shape
 from pipelines.models.fingerprints import find_configs
+from pipelines.models.model import FULL
 from pipelines.runtime.devices.mesh import build_mesh
 from pipelines.runtime.weights.components import read_json
 from pipelines.training.data.batches import Schedule, hold_out
@@ -163,10 +164,17 @@ def check_training(settings: TrainingSettings, model: Model, learner: Learner, *
 
 
 def _check_start(settings: TrainingSettings, model: Model, learner: Learner) -> None:
-    """Raises ModelError where a whole model is to learn of which the result's folder would not hold all that it is.
+    """Raises ModelError for rounded weights, and for a whole model of which the result's folder would not hold all.
 
     That folder is the base's with another denoiser: a file's own VAE and text encoders would not be in it.
     """
+    if model.weights != FULL:
+        raise ModelError(
+            say("{model} has its weights in {weights} here, and nothing can be learnt from rounded ones.",
+                model=model.title, weights=model.weights),
+            advice=say("Train without --weights {weights}, on chips with room for them in full; "
+                       "what is learnt there can be used with it.", weights=model.weights),
+        )  # fmt: skip
     if settings.lora or not model.own_files:
         return
     architecture: Any = registry.find_architecture(model)

@@ -7,6 +7,7 @@ Pure but for a look at the disk, so that the worker and the app come to the same
 Not here: loading it (worker/loop.py), a visitor's own choice (static/js/create/controls.js).
 """
 
+import functools
 from collections.abc import Callable, Mapping, Sequence
 from typing import Any
 
@@ -99,12 +100,20 @@ def _fits(settings: Settings, model: Model, machine: Topology) -> bool:
 
 
 def find_plan(settings: Settings, model: Model, machine: Topology) -> dict[str, Any] | None:
-    """Finds the shipped plan of the model's default size for the operator's mesh."""
+    """Finds the shipped plan of the model's default size for the operator's mesh.
+
+    Where none ships for its weights in int8 it is that in full, if it fits: in int8 it takes less.
+    """
     is_for_many = asks_for_many(settings.mesh)
-    return find_shipped(
+    find = functools.partial(
+        find_shipped,
         model=model.program_id,
         shape=str(model.default_shape),
         topology=machine.name,
         mode="throughput" if is_for_many else "latency",
         mesh=None if is_for_many else settings.mesh,
     )
+    if found := find(weights=model.weights):
+        return found
+    full = find()
+    return full if full is not None and full["fits"] else None

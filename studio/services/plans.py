@@ -25,6 +25,7 @@ from pipelines.files.whole import write_whole
 from pipelines.messages import NOTHING, Message, add_codes, english, read_codes, say
 from pipelines.models.catalog import Model
 from pipelines.models.fingerprints import fingerprint_plans
+from pipelines.models.model import FULL
 from pipelines.plan.topologies import CHIP_OF_KIND, TOPOLOGIES, Topology
 from studio.services.shipped_plans import find_shipped
 from studio.settings import Settings
@@ -59,12 +60,21 @@ class Question:
     mode: str
     mesh: str | None = None
     """The mesh to plan for, such as the worker's `--mesh`; None lets the planner choose."""
+    weights: str = FULL
 
     @classmethod
     def of(cls, model: Model, *, shape: str, topology: str, mode: str, mesh: str | None = None) -> "Question":
         """Makes a question about the model with its current configs and code."""
         sources = fingerprint_plans(model)
-        return cls(model=model.program_id, sources=sources, shape=shape, topology=topology, mode=mode, mesh=mesh)
+        return cls(
+            model=model.program_id,
+            sources=sources,
+            shape=shape,
+            topology=topology,
+            mode=mode,
+            mesh=mesh,
+            weights=model.weights,
+        )
 
     @property
     def key(self) -> str:
@@ -182,6 +192,8 @@ class Planner:
         flags |= {"--mode": question.mode, "--data-dir": str(self._settings.data_dir)}
         if question.mesh is not None:
             flags["--mesh"] = question.mesh
+        if question.weights != FULL:
+            flags["--weights"] = question.weights
         process = subprocess.Popen(
             [*self._command, "--json", "--progress-json", *sum(flags.items(), ())],
             cwd=ROOT,
@@ -245,7 +257,7 @@ def suggest_topology(devices: Sequence[Mapping[str, Any]], *, chips: int) -> Top
 
 
 def _find_shipped(question: Question) -> Run | None:
-    asked = {name: getattr(question, name) for name in ("model", "shape", "topology", "mode", "mesh")}
+    asked = {name: getattr(question, name) for name in ("model", "shape", "topology", "mode", "mesh", "weights")}
     plan = find_shipped(**asked)
     return None if plan is None else Run(question=question, state="shipped", phase="kept", plan=plan)
 

@@ -14,15 +14,18 @@ from pathlib import Path
 from typing import Any
 
 from pipelines.messages import add_codes
+from pipelines.models.model import FULL
 from pipelines.plan.estimate import ESTIMATOR
 from pipelines.plan.topologies import CPU_SOURCE, TOPOLOGIES, TPU_SOURCE
 
 SHIPPED = Path(__file__).parents[2] / "pipelines" / "plan" / "answers.jsonl"
 
 
-def find_shipped(*, model: str, shape: str, topology: str, mode: str, mesh: str | None) -> dict[str, Any] | None:
+def find_shipped(
+    *, model: str, shape: str, topology: str, mode: str, mesh: str | None, weights: str = FULL
+) -> dict[str, Any] | None:
     """Finds a shipped plan, for the given mesh or the one that the planner chose; None when there is none."""
-    line = _read_lines().get((model, shape, topology, mode))
+    line = _read_lines().get((model, shape, topology, mode, weights))
     return None if line is None or mesh not in (None, line["mesh"]) else _tell(line)
 
 
@@ -30,7 +33,7 @@ def find_shipped(*, model: str, shape: str, topology: str, mode: str, mesh: str 
 def _read_lines() -> dict[tuple[str, ...], dict[str, Any]]:
     lines = map(json.loads, SHIPPED.read_text("utf-8").splitlines()) if SHIPPED.exists() else ()
     return {
-        tuple(line[name] for name in ("model", "shape", "topology", "mode")): line
+        (*(line[name] for name in ("model", "shape", "topology", "mode")), line.get("weights", FULL)): line
         for line in lines
         if line["estimator"] == ESTIMATOR and not line.get("is_earlier") and "step_cache" not in line
     }
@@ -42,6 +45,7 @@ def _tell(line: Mapping[str, Any]) -> dict[str, Any]:
     is_total_known = "estimated_moves_s" in line or placement["kind"] == "all"
     return {
         **{name: line[name] for name in ("model", "shape", "topology", "mode", "mesh", "batch_size", "placement")},
+        "weights": line.get("weights", FULL),
         "chips": topology.chips,
         "hbm_limit_bytes": topology.chip.hbm_bytes if topology.chip else None,
         **add_codes({"source": TPU_SOURCE if topology.chip else CPU_SOURCE}),

@@ -9,6 +9,7 @@ import jax.numpy as jnp
 import numpy as np
 import pytest
 
+from pipelines.demos.scores import find_psnr
 from pipelines.families.flux2 import decode
 from pipelines.generate import generate, uses_cfg
 from pipelines.models.catalog import Model, load_catalog
@@ -21,10 +22,6 @@ from pipelines.stages import STAGES, ignore_progress
 MIN_PSNR_DB = 35
 VIDEO_STEPS = 5  # of 20: an emulated bf16 is slow on a CPU
 DEMOS = [model for model in load_catalog().models if model.is_demo]
-
-
-def measure_psnr_db(one: np.ndarray, other: np.ndarray) -> float:
-    return float(10 * np.log10(255**2 / np.square(one.astype(float) - other.astype(float)).mean()))
 
 
 def find_smallest(model: Model) -> str:
@@ -64,7 +61,7 @@ def test_the_demo_models_outputs_are_those_of_fp32(load_demo: Callable[..., Any]
     exact, rounded = made
     assert exact.std() > 20  # a picture, not a grey card
     assert (exact != rounded).any()
-    assert measure_psnr_db(exact, rounded) >= MIN_PSNR_DB
+    assert find_psnr(exact, rounded) >= MIN_PSNR_DB
 
 
 def test_a_decode_by_the_kernels_is_that_of_fp32(
@@ -83,4 +80,4 @@ def test_a_decode_by_the_kernels_is_that_of_fp32(
         rounded = load_demo(model, jnp.bfloat16, stages=("decode",))
         rounded.warm(shape, batch_size=1, uses_cfg=is_guided, on_progress=ignore_progress)
     assert kernels == {"convolve_taps", "double_pixels"}
-    assert measure_psnr_db(expected, rounded.decode(recipe, latents)) >= MIN_PSNR_DB
+    assert find_psnr(expected, rounded.decode(recipe, latents)) >= MIN_PSNR_DB

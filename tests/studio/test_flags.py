@@ -173,3 +173,13 @@ def test_a_price_is_dollars_for_a_chip_and_an_hour_and_the_worker_knows_it(capsy
         with pytest.raises(SystemExit):
             read_settings([f"--chip-price={wrong}"], {})
         assert "is not a price" in capsys.readouterr().err
+
+
+def test_weights_are_in_full_unless_they_are_chosen_and_the_worker_is_told(capsys: pytest.CaptureFixture[str]) -> None:
+    assert read_settings([], {}).weights == "full"
+    settings = read_settings([], {"LUMESH_WEIGHTS": "int8"})
+    assert settings.weights == read_settings(["--weights", "int8"], {}).weights == "int8"
+    assert read_settings(settings.worker_flags(), {}).weights == "int8"
+    with pytest.raises(SystemExit):
+        read_settings(["--weights", "int4"], {})
+    assert "'int4' is not known; use full, int8" in capsys.readouterr().err

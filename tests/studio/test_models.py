@@ -108,3 +108,16 @@ def test_a_model_whose_sizes_have_grown_stays_loaded_and_one_with_other_weights_
     other, swap = worker.resident.become(replace(model, variant="fp16"), ignore_progress)
     assert swap is not None
     assert other is not family
+
+
+def test_all_models_of_a_studio_have_their_weights_as_it_was_started(settings: Settings) -> None:
+    shutil.copytree(PRESETS_DIR / "demo" / "demo-sdxl", settings.models_dir / "mine")
+    models = read_catalog(replace(settings, weights="int8")).models
+    assert "mine" in {model.id for model in models}
+    assert {model.weights for model in models} == {"int8"}
+    assert {model.weights for model in read_catalog(settings).models} == {"full"}
+
+
+def test_a_model_that_is_loaded_in_full_does_not_serve_for_one_in_int8(settings: Settings) -> None:
+    full = read_catalog(settings).get("demo-sdxl")
+    assert not replace(full, weights="int8").is_loaded_like(full)

@@ -34,6 +34,7 @@ ARCHITECTURE = CheckpointArchitecture(
     components=COMPONENTS,
     stages_of=STAGES_OF,
     adaptable=("transformer",),
+    int8={"transformer": None, "text_encoder": None},
     programs=programs,
     loaded_class=Flux2Family,
     build_parts=build_parts,

@@ -2,6 +2,7 @@
 
 from pipelines.families.loading import CheckpointArchitecture, run_all_steps
 from pipelines.families.unet import programs
+from pipelines.families.unet.denoise import TEXT_PROJECTION
 from pipelines.families.unet.family import UNetFamily
 from pipelines.families.unet.load import UNetLoader
 from pipelines.runtime.weights.lora_spelling import Spell
@@ -14,6 +15,7 @@ def make_architecture(loader: UNetLoader, spell: Spell) -> CheckpointArchitectur
         components=loader.components,
         stages_of=loader.stages_of,
         adaptable=("unet", *loader.encoders),
+        int8={"unet": TEXT_PROJECTION.pattern},
         programs=programs,
         loaded_class=UNetFamily,
         build_parts=loader,

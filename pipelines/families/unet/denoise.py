@@ -19,7 +19,7 @@ from pipelines.runtime.kernels.convolution import PictureAxes
 from pipelines.runtime.sampling.loop import build_foreseeing_loop, build_loop
 from pipelines.runtime.sampling.solver import State
 
-_TEXT_PROJECTION = re.compile(r"\.attn2\.to_[kv]\.weight$")
+TEXT_PROJECTION = re.compile(r"\.attn2\.to_[kv]\.weight$")
 
 
 def build_denoise_program(
@@ -88,6 +88,6 @@ def build_denoise_program(
 def _project_text(weights: Mapping[str, jax.Array], text_BLC: jax.Array) -> dict[str, jax.Array]:
     """Replaces the text's key and value projections by their results, which are the same at every step."""
     return {
-        name: jnp.einsum("bli,...oi->...blo", text_BLC, weight) if _TEXT_PROJECTION.search(name) else weight
+        name: jnp.einsum("bli,...oi->...blo", text_BLC, weight) if TEXT_PROJECTION.search(name) else weight
         for name, weight in weights.items()
     }

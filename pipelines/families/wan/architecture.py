@@ -41,6 +41,7 @@ ARCHITECTURE = CheckpointArchitecture(
     further_components=FURTHER_COMPONENTS,
     stages_of=STAGES_OF,
     adaptable=EXPERTS,
+    int8={**dict.fromkeys(EXPERTS), "text_encoder": None},
     programs=programs,
     loaded_class=WanFamily,
     build_parts=build_parts,

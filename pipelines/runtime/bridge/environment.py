@@ -16,6 +16,7 @@ import torch
 import torchax.tensor
 from torchax.ops import mappings, ops_registry
 
+from pipelines.runtime.bridge.row_scales import find_scale
 from pipelines.runtime.kernels import operators
 from pipelines.runtime.kernels.attention import AttentionAxes, attend
 from pipelines.runtime.kernels.conv3x3 import BLOCKED_NDIM, FLAT_NDIM, unflatten_taps
@@ -108,6 +109,8 @@ def _linear(input: jax.Array, weight: jax.Array, bias: jax.Array | None = None) 
     # What is kept in fp32 is meant to be exact; a TPU would round it to bf16 for its product.
     precision = jax.lax.Precision.HIGHEST if input.dtype == weight.dtype == jnp.float32 else None
     out = jnp.einsum("...i,oi->...o", input, weight, precision=precision)
+    if (scale := find_scale(weight)) is not None:
+        out = out * scale
     return out if bias is None else out + bias
 
 

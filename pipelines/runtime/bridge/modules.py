@@ -14,6 +14,7 @@ import inspect
 import re
 from collections.abc import Callable, Iterator, Mapping
 from dataclasses import dataclass
+from types import MappingProxyType
 from typing import Any
 
 import jax
@@ -24,7 +25,8 @@ from jax.sharding import Mesh, NamedSharding
 from torch.utils._pytree import tree_flatten, tree_map_only, tree_unflatten
 
 from pipelines.runtime.bridge.environment import axes_as, call_jax, get_environment, set_within
-from pipelines.runtime.devices.sharding import Rules, apply_rules
+from pipelines.runtime.bridge.row_scales import part_stacks, scales_known, widen
+from pipelines.runtime.devices.sharding import STACK, Rules, apply_rules
 from pipelines.runtime.kernels.attention import AttentionAxes
 from pipelines.runtime.kernels.convolution import PictureAxes
 
@@ -76,6 +78,9 @@ PRODUCT = "product"
 
 _running_layer: contextvars.ContextVar[LayerPlacement | None] = contextvars.ContextVar("running_layer", default=None)
 _remat: contextvars.ContextVar[RematPolicy | None] = contextvars.ContextVar("remat", default=None)
+_scales: contextvars.ContextVar[Mapping["ScannedLayers", Mapping[str, jax.Array]]] = contextvars.ContextVar(
+    "scales", default=MappingProxyType({})
+)
 
 
 Carry = tuple[jax.Array, ...]
@@ -148,18 +153,21 @@ class TracedModule:
         layer hands to the next, in the order in which it returns them, and to what decides whether they run (Stack).
         """
         environment = get_environment()
-        weights_t, args_t, kwargs_t = environment.j2t_iso((dict(weights), args, kwargs))
         run = method or type(self.module).__call__
-        with (
-            environment,
-            torch.nn.utils.stateless._reparametrize_module(self.module, weights_t),  # noqa: SLF001 - functional_call reaches only forward
-            _inputs_constrained(self.module, input_shardings or {}),
-            axes_as(attention, pictures),
-            set_within(_running_layer, running_layer),
-            set_within(_remat, remat),
-            _stacks_replaced(self.module, stacks or {}),
-        ):
-            result = run(self.module, *args_t, **kwargs_t)
+        with scales_known():
+            weights, scales = part_stacks(weights)
+            weights_t, args_t, kwargs_t = environment.j2t_iso((weights, args, kwargs))
+            with (
+                environment,
+                torch.nn.utils.stateless._reparametrize_module(self.module, weights_t),  # noqa: SLF001 - functional_call reaches only forward
+                _inputs_constrained(self.module, input_shardings or {}),
+                axes_as(attention, pictures),
+                set_within(_running_layer, running_layer),
+                set_within(_remat, remat),
+                set_within(_scales, _deal_out(self.module, scales)),
+                _stacks_replaced(self.module, stacks or {}),
+            ):
+                result = run(self.module, *args_t, **kwargs_t)
         return environment.t2j_iso(result)
 
 
@@ -206,14 +214,14 @@ class ScannedLayers(torch.nn.Module):
         extra = bound.arguments.pop("kwargs", {})
         inputs = {**bound.arguments, **extra}
         carry = environment.t2j_iso(tuple(inputs.pop(name) for name in self._carried))
-        stacked = environment.t2j_iso(dict(self.every_layer.named_parameters()))
+        stacked = environment.t2j_iso(dict(self.every_layer.named_parameters())) | dict(_scales.get().get(self, {}))
 
         keeps_outputs = self._outputs is not None
 
         def step(carry: tuple[jax.Array, ...], weights: dict[str, jax.Array]) -> tuple[tuple[jax.Array, ...], Any]:
             if (placement := _running_layer.get()) is not None:
                 weights = placement.place(weights)
-            carry_t, weights_t = environment.j2t_iso((carry, weights))
+            carry_t, weights_t = environment.j2t_iso((carry, widen(weights)))
             carried = dict(zip(self._carried, carry_t, strict=True))
             with torch.nn.utils.stateless._reparametrize_module(self.every_layer, weights_t):  # noqa: SLF001 - as in TracedModule
                 result = self.every_layer(**carried, **inputs)
@@ -263,6 +271,17 @@ class Stack(torch.nn.Module):
 
         result = environment.j2t_iso(self._run(compute, carry))
         return result if len(result) > 1 else result[0]
+
+
+def _deal_out(module: torch.nn.Module, scales: Mapping[str, jax.Array]) -> dict[ScannedLayers, dict[str, jax.Array]]:
+    """Returns each stack's own scales, by names within a layer."""
+    if not scales:
+        return {}
+    starts = {f"{name}{STACK}": one for name, one in module.named_modules() if isinstance(one, ScannedLayers)}
+    return {
+        one: {name.removeprefix(start): scale for name, scale in scales.items() if name.startswith(start)}
+        for start, one in starts.items()
+    }
 
 
 def repeat_for_gradient(module: torch.nn.Module, kinds: tuple[type[torch.nn.Module], ...]) -> None:

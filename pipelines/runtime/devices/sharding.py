@@ -1,7 +1,7 @@
 """Sharding rules as data: an ordered list of (pattern, PartitionSpec), the first match wins.
 
 A weight without a rule is an error, so that no large tensor ends up replicated by accident: a family that replicates
-says so with a rule.
+says so with a rule. The scales of a weight in int8 lie as it does.
 
 Rules speak of one layer. A stack of layers (bridge/modules.ScannedLayers) is placed like one of them, whole along its
 first axis.
@@ -28,6 +28,8 @@ class Rows(Protocol):
 
 
 STACK = ".every_layer."  # in the name of a stack
+SCALE = "#scale"
+"""After the name of a weight in int8: its scales, with a size of 1 along the axes that share one (weights/int8.py)."""
 
 
 class ShardingRuleError(AssertionError):
@@ -39,11 +41,14 @@ def apply_rules(rules: Rules, shapes: Mapping[str, tuple[int, ...]], mesh: Mesh)
     patterns = [(re.compile(pattern), spec) for pattern, spec in rules]
     shardings = {}
     for name, shape in shapes.items():
-        spec = next((spec for pattern, spec in patterns if pattern.search(name)), None)
+        weight = name.removesuffix(SCALE)
+        spec = next((spec for pattern, spec in patterns if pattern.search(weight)), None)
         if spec is None:
             raise ShardingRuleError(f"no sharding rule names {name} {shape}")
         if STACK in name:
             spec = PartitionSpec(None, *spec)
+        if weight != name:
+            spec = PartitionSpec(*(None if size == 1 else axis for size, axis in zip(shape, spec, strict=False)))
         for size, axis in zip(shape, spec, strict=False):
             if size % (parts := count_parts(mesh, axis)):
                 raise ShardingRuleError(f"{name} {shape} does not divide into {parts} parts as {spec} asks")

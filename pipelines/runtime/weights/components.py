@@ -4,6 +4,7 @@ import contextlib
 import functools
 import json
 from collections.abc import Callable, Collection, Iterator, Mapping, Sequence
+from collections.abc import Set as AbstractSet
 from pathlib import Path
 from typing import Any
 
@@ -17,15 +18,16 @@ from pipelines.models.catalog import Model
 from pipelines.runtime.bridge.modules import TracedModule
 from pipelines.runtime.devices import hosts
 from pipelines.runtime.devices.offload import Offloader
-from pipelines.runtime.devices.sharding import Rules, apply_rules
+from pipelines.runtime.devices.sharding import SCALE, Rules, apply_rules
 from pipelines.runtime.kernels.conv3x3 import find_flat_shape
 from pipelines.runtime.kernels.cudnn import AMPERE, find_capability
 from pipelines.runtime.weights import hub
 from pipelines.runtime.weights.checksums import verify_weights
+from pipelines.runtime.weights.int8 import add_scales, list_rounded, round_weights
 from pipelines.runtime.weights.lora_merge import adapt
 from pipelines.runtime.weights.lora_update import Update
 from pipelines.runtime.weights.permuted import stack_layers, turn_convolutions
-from pipelines.runtime.weights.resolve import resolve
+from pipelines.runtime.weights.resolve import resolve, split_layers
 from pipelines.runtime.weights.shard_load import load_weights
 from pipelines.runtime.weights.sharded_copies import ShardedCopy
 from pipelines.runtime.weights.single_file import StoredComponent, read_folder
@@ -109,6 +111,19 @@ PlaceWeights = Callable[..., dict[str, Any]]
 """A `ComponentLoader`; or `describe_component`, for compiling without a checkpoint."""
 
 
+def rounding(place: PlaceWeights, besides: Mapping[str, str | None]) -> PlaceWeights:
+    """Returns a `place` that rounds the large weights of these components to int8, but for layers that match.
+
+    See int8.list_rounded.
+    """
+
+    def place_rounded(folder: Path, module: TracedModule, **how: Any) -> dict[str, Any]:
+        rounded = list_rounded(module, besides=besides[folder.name]) if folder.name in besides else frozenset[str]()
+        return place(folder, module, rounded=rounded, **how)
+
+    return place_rounded
+
+
 class ComponentLoader:
     """Loads components, and remembers how, so that some of their weights can be read again with updates or without.
 
@@ -188,6 +203,7 @@ def load_component(
     updates: Mapping[str, Sequence[Update]] | None = None,
     layouts: Path | None = None,
     stored: StoredComponent | None = None,
+    rounded: AbstractSet[str] = frozenset(),
 ) -> dict[str, jax.Array]:
     """Loads one component's parameters and constants, each placed by the first rule that matches its name.
 
@@ -195,23 +211,36 @@ def load_component(
     (permuted.py). Convolutions in `taps` lie as their kernel takes them. With `names` only those parameters are read.
     `updates` are added to what the files hold, layers of a stack each on their own; without any, weights come from the
     folder `layouts` if they were kept there as they lie on the mesh, and are kept there if not. With `stored` the
-    weights are read from there, not from the folder.
+    weights are read from there, not from the folder. Those that are `rounded` become int8 with scales (int8.py).
     """
     detail = folder.name.replace("_", " ")
     shapes = _choose_shapes(module, names)
     stored = stored or read_folder(folder, variant=variant)
-    layers = arrange(adapt(resolve(stored.weights, shapes, prefixes), updates or {}))
+    layers = adapt(resolve(stored.weights, shapes, prefixes), updates or {})
+    if rounded:
+        single = {one for name in rounded & shapes.keys() for one in split_layers(name, shapes[name])}
+        layers = round_weights(layers, single, dtype)
+    layers = arrange(layers)
+    if rounded:
+        layers, shapes = add_scales(layers), _add_scale_shapes(shapes, rounded)
     sources = turn_convolutions(stack_layers(layers, shapes), taps)
     shardings = apply_rules(rules, {name: source.shape for name, source in sources.items()}, mesh)
     load = functools.partial(
         load_weights,
         shardings=shardings,
         dtype=dtype,
+        rounded=rounded,
         on_tensor=lambda done, total: on_progress(Progress(phase="sharding", done=done, total=total, detail=detail)),
     )
     if layouts is not None and updates is None and sources:
         layout = ShardedCopy(
-            layouts, component=folder.name, files=stored.files, sources=sources, shardings=shardings, dtype=dtype
+            layouts,
+            component=folder.name,
+            files=stored.files,
+            sources=sources,
+            shardings=shardings,
+            dtype=dtype,
+            rounded=rounded,
         )
         weights = layout.load(sources, load)
     else:
@@ -231,12 +260,13 @@ def describe_component(
     dtype: Any,
     taps: Collection[str] = (),
     names: Collection[str] | None = None,
+    rounded: Collection[str] = (),
     **_how_to_read: Any,
 ) -> dict[str, jax.ShapeDtypeStruct]:
     """Shapes, dtypes and shardings of what `load_component` would give: nothing is read, and no device is needed."""
-    shapes = _turn(_choose_shapes(module, names), taps)
+    shapes = _turn(_add_scale_shapes(_choose_shapes(module, names), rounded), taps)
     weights = {
-        name: jax.ShapeDtypeStruct(shapes[name], dtype, sharding=sharding)
+        name: jax.ShapeDtypeStruct(shapes[name], jnp.int8 if name in rounded else dtype, sharding=sharding)
         for name, sharding in apply_rules(rules, shapes, mesh).items()
     }
     if names is not None:
@@ -249,6 +279,16 @@ def describe_component(
 def _choose_shapes(module: TracedModule, names: Collection[str] | None) -> dict[str, tuple[int, ...]]:
     shapes = module.parameter_shapes()
     return shapes if names is None else {name: shape for name, shape in shapes.items() if name in names}
+
+
+def _add_scale_shapes(shapes: Mapping[str, tuple[int, ...]], rounded: Collection[str]) -> dict[str, tuple[int, ...]]:
+    """Puts after each weight that is rounded its scales: one for each output."""
+    found: dict[str, tuple[int, ...]] = {}
+    for name, shape in shapes.items():
+        found[name] = shape
+        if name in rounded:
+            found[name + SCALE] = (*shape[:-1], 1)
+    return found
 
 
 def _turn(shapes: Mapping[str, tuple[int, ...]], taps: Collection[str]) -> dict[str, tuple[int, ...]]:

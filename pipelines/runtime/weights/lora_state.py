@@ -18,6 +18,7 @@ from pipelines.messages import Message, say
 from pipelines.models.catalog import Model
 from pipelines.recipes.recipe import Lora
 from pipelines.runtime.bridge.modules import TracedModule
+from pipelines.runtime.devices.sharding import SCALE
 from pipelines.runtime.weights.components import ComponentLoader
 from pipelines.runtime.weights.lora import list_layer_weights, list_layers, read_updates
 from pipelines.runtime.weights.lora_spelling import Spell
@@ -124,10 +125,11 @@ class LoraState:
         if not changed:
             return
         names = [name for _, name in changed]
+        arrays = [one for name in names for one in (name, name + SCALE) if one in weights]
         self._loader.offloader.use(component)
-        self._loader.offloader.forget_copies(component, names)
+        self._loader.offloader.forget_copies(component, arrays)
         self._merged |= dict.fromkeys(changed, _LOST)
-        for name in names:
+        for name in arrays:
             weights[name].delete()
 
         def report(progress: Progress) -> None:

@@ -11,7 +11,7 @@ import contextlib
 import math
 import mmap
 from collections import deque
-from collections.abc import Callable, Mapping
+from collections.abc import Callable, Collection, Mapping
 from concurrent.futures import Future, ThreadPoolExecutor
 from typing import Any
 
@@ -39,9 +39,10 @@ def load_weights(
     *,
     dtype: Any,
     on_tensor: Callable[[int, int], None],
+    rounded: Collection[str] = (),
     on_read: OnRead = lambda _name, _slices: None,
 ) -> dict[str, jax.Array]:
-    """Reads every source into a sharded array of `dtype`.
+    """Reads every source into a sharded array of `dtype`, or of int8 if it is `rounded` (int8.py).
 
     `on_tensor(done, total)` is called as it goes and may raise; `on_read` gets the slices that devices here will hold.
     Raises ModelError for a file that has become shorter.
@@ -59,7 +60,8 @@ def load_weights(
     with ThreadPoolExecutor(READERS, thread_name_prefix="weights") as readers:
         try:
             for name, source in sources.items():
-                weight = _Arriving(source.shape, shardings[name], np.dtype(dtype))
+                kind = np.int8 if name in rounded else dtype
+                weight = _Arriving(source.shape, shardings[name], np.dtype(kind))
                 while waiting and weight.size + sum(one.size for _, one in waiting) > AHEAD_BYTES:
                     place_oldest()
                 weight.start(source, readers)

@@ -16,7 +16,7 @@ import logging
 import math
 import os
 import shutil
-from collections.abc import Callable, Iterator, Mapping, Sequence
+from collections.abc import Callable, Collection, Iterator, Mapping, Sequence
 from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
@@ -27,14 +27,14 @@ from jax.sharding import Sharding
 
 from pipelines.errors import ModelError
 from pipelines.models.fingerprints import fingerprint_files
-from pipelines.runtime.weights import permuted, quantised, stored, views
+from pipelines.runtime.weights import int8, permuted, quantised, stored, views
 from pipelines.runtime.weights.shard_load import Bounds, OnRead, find_bounds
 from pipelines.runtime.weights.stored import DTYPES, Destination, Runs, StoredTensor, WeightSource, read_headers
 
 SPARE_BYTES = 2**30  # of the disk, for what people make
 
 _DTYPE_NAMES = {np.dtype(dtype): name for name, dtype in DTYPES.items()}
-_CODE = fingerprint_files(Path(str(module.__file__)) for module in (permuted, quantised, stored, views))
+_CODE = fingerprint_files(Path(str(module.__file__)) for module in (int8, permuted, quantised, stored, views))
 
 log = logging.getLogger(__name__)
 
@@ -66,6 +66,7 @@ class ShardedCopy:
         sources: Mapping[str, WeightSource],
         shardings: Mapping[str, Sharding],
         dtype: Any,
+        rounded: Collection[str] = (),
     ) -> None:
         self._shapes = {name: source.shape for name, source in sources.items()}
         self._bounds = {
@@ -73,6 +74,7 @@ class ShardedCopy:
             for name, shape in self._shapes.items()
         }
         self._dtype = np.dtype(dtype)
+        self._dtypes = {name: np.dtype(np.int8) if name in rounded else self._dtype for name in sources}
         stats = [(file.name, file.stat().st_size, file.stat().st_mtime_ns) for file in files]
         made_of = hashlib.sha256(repr((stats, sources, self._bounds, _CODE)).encode())
         own = hashlib.sha256(repr((sorted(sources), self._dtype.name)).encode())
@@ -156,9 +158,9 @@ class ShardedCopy:
             for bounds in different:
                 shape = [stop - start for start, stop in bounds]
                 places[name, bounds], start = end, end
-                end += math.prod(shape) * self._dtype.itemsize
+                end += math.prod(shape) * self._dtypes[name].itemsize
                 entries[_call(name, bounds)] = {
-                    "dtype": _DTYPE_NAMES[self._dtype],
+                    "dtype": _DTYPE_NAMES[self._dtypes[name]],
                     "shape": shape,
                     "data_offsets": [start, end],
                 }

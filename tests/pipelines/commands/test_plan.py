@@ -179,3 +179,26 @@ def test_what_is_no_training_ends_with_2_and_one_line(plan: Callable[[str], Any]
     code, out, err = plan(line)
     assert (code, out, len(err.splitlines())) == (2, "", 1)
     assert words in err
+
+
+def test_weights_in_int8_take_less_than_in_full_and_are_named_in_every_form(
+    plan: Callable[[str], Any], tmp_path: Path
+) -> None:
+    file = tmp_path / "answers.jsonl"
+    line = f"--model tiny --topology cpu-8 --answers {file} --output {tmp_path}/plans.md"
+    full, rounded = (read_json(plan(f"{line} --json --weights {weights}")) for weights in ("full", "int8"))
+    assert (full["weights"], rounded["weights"]) == ("full", "int8")
+    sizes = [{one["stage"]: one["hbm_bytes"]["weights"] for one in made["stages"]} for made in (full, rounded)]
+    assert sizes[1]["denoise"] < sizes[0]["denoise"]
+    assert sizes[1]["decode"] == sizes[0]["decode"]
+    assert len(file.read_text().splitlines()) == 2  # one does not take the other's place
+    page = (tmp_path / "plans.md").read_text()
+    assert "| tiny | 64x64 |" in page
+    assert "| tiny int8 | 64x64 |" in page
+    code, table, _ = plan(f"{line} --weights int8")
+    assert (code, "weights in int8" in table) == (0, True)
+
+
+def test_an_unknown_form_of_weights_is_refused(plan: Callable[[str], Any]) -> None:
+    code, _, err = plan("--model tiny --weights int4")
+    assert (code, "'int4' is not known; allowed: full, int8" in err) == (2, True)

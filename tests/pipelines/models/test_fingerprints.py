@@ -264,3 +264,10 @@ def test_whatever_a_family_is_built_on_is_covered_or_makes_no_programs(family: s
         file for path in paths.values() for file in (path.with_suffix(".py"), path / "__init__.py") if file.exists()
     }
     assert {file.relative_to(ROOT).with_suffix("").as_posix() for file in files - covered} <= HARMLESS
+
+
+def test_programs_and_plans_of_weights_in_int8_have_fingerprints_of_their_own() -> None:
+    full = load_catalog().get("demo-flux2")
+    rounded = replace(full, weights="int8")
+    assert fingerprint_programs(full) != fingerprint_programs(rounded)
+    assert fingerprint_plans(full) != fingerprint_plans(rounded)

@@ -20,7 +20,7 @@ from safetensors import safe_open
 from safetensors.torch import load_file
 
 from pipelines import registry
-from pipelines.errors import RecipeError
+from pipelines.errors import ModelError, RecipeError
 from pipelines.generate import generate
 from pipelines.models.catalog import Catalog, load_catalog, read_data_dir
 from pipelines.recipes.recipe import Recipe
@@ -29,7 +29,7 @@ from pipelines.training.checks import check_training
 from pipelines.training.engine.loop import Stop
 from pipelines.training.place import Place
 from pipelines.training.run import Result, train
-from pipelines.training.settings import read_settings
+from pipelines.training.settings import TrainingSettings, read_settings
 from tests.pipelines.single_files import write_ldm
 from tests.pipelines.training.zorb import make
 from tests.places import ROOT
@@ -225,3 +225,10 @@ def test_all_weights_make_a_folder_that_diffusers_and_the_catalogue_read(
     family.unload()
     np.testing.assert_array_equal(np.asarray(Image.open(event["file"])), expected)
     assert "base_model: tiny" in (folder / "README.md").read_text("utf-8")
+
+
+def test_a_model_in_int8_is_not_trained() -> None:
+    model = replace(load_catalog().get("demo-sdxl"), weights="int8")
+    settings = TrainingSettings(data=("pictures",), lora=True)
+    with pytest.raises(ModelError, match="nothing can be learnt from rounded ones"):
+        check_training(settings, model, registry.find_learner(model), name="zorb")

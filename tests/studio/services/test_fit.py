@@ -1,5 +1,7 @@
 """Whether a model fits the worker's chips, by shipped plans."""
 
+from dataclasses import replace
+
 import pytest
 
 from pipelines.models.catalog import Catalog
@@ -24,3 +26,12 @@ def test_a_shipped_plan_tells_whether_a_model_fits(
 @pytest.mark.parametrize("kind", ["cpu", "NVIDIA H100"])
 def test_nothing_is_told_of_devices_without_plans(settings: Settings, catalog: Catalog, kind: str) -> None:
     assert describe_fit(settings, catalog.get("sdxl-base"), [{"kind": kind}], chips=1) is None
+
+
+def test_what_fits_in_full_is_said_to_fit_in_int8_and_nothing_of_what_does_not(
+    settings: Settings, catalog: Catalog
+) -> None:
+    small, large = (replace(catalog.get(model), weights="int8") for model in ("sdxl-base", "flux2-dev"))
+    told = describe_fit(settings, small, [V5E], chips=1)
+    assert told is not None and told["fits"]
+    assert describe_fit(settings, large, [V5E], chips=1) is None

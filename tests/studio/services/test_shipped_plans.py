@@ -45,3 +45,9 @@ def test_it_shows_before_anybody_plans_and_planning_is_still_offered(client: Tes
     found = client.get("/api/v1/system/plan", params=wanted).json()
     assert (found["state"], found["plan"]) == ("shipped", find())
     assert client.delete("/api/v1/system/plan").json() == {"plan": None}, "nothing was started for it"
+
+
+def test_a_plan_of_weights_in_full_is_none_of_weights_in_int8() -> None:
+    asked = {"model": "sdxl-base", "shape": "1024x1024", "topology": "v6e-8", "mode": "latency", "mesh": None}
+    assert find_shipped(**asked, weights="full") == find()
+    assert find_shipped(**asked, weights="int8") is None
