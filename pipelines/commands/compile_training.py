@@ -16,7 +16,7 @@ from pipelines.commands.progress import TerminalProgress
 from pipelines.errors import RecipeError
 from pipelines.messages import english
 from pipelines.models.catalog import Model, Shape
-from pipelines.plan.topologies import Topology, find_topology
+from pipelines.plan.topologies import find_topology
 from pipelines.stages import Progress
 from pipelines.training.settings import TrainingSettings, read_settings
 
@@ -57,8 +57,8 @@ def compile_training(
     from pipelines.runtime.devices.mesh import build_mesh
     from pipelines.training.packing import make_pack
 
-    shapes, batch_size = _find_sizes(settings, found, machine, shape, name=name)
     mesh = build_mesh(settings.mesh or f"dp={machine.devices}", devices=find_devices(machine))
+    shapes, batch_size = _find_sizes(settings, found, shape, devices=mesh.shape["dp"], name=name)
     with TerminalProgress(is_silent=as_json) as progress:
         manifest = make_pack(
             settings, start, mesh, shapes=shapes, batch_size=batch_size,
@@ -85,19 +85,19 @@ def compile_training(
 
 
 def _find_sizes(
-    settings: TrainingSettings, model: Model, machine: Topology, asked: list[str] | None, *, name: str | None
+    settings: TrainingSettings, model: Model, asked: list[str] | None, *, devices: int, name: str | None
 ) -> tuple[list[Shape], int]:
     """Returns the shapes, and the pictures a step: of the data, or as asked, or the model's default shape."""
     from pipelines import registry
     from pipelines.training.checks import check_training, choose_batch
 
     if settings.data:
-        own_mesh = settings.model_copy(update={"mesh": settings.mesh or f"dp={machine.devices}"})
-        checked = check_training(own_mesh, model, registry.find_learner(model), name=name)
+        spread = settings.model_copy(update={"mesh": f"dp={devices}"})
+        checked = check_training(spread, model, registry.find_learner(model), name=name)
         return [Shape.parse(size) for size in checked.buckets], checked.batch_size
-    batch_size = choose_batch(settings, 0, machine.devices)
-    if batch_size % (machine.devices * settings.accumulate):
-        wanted = f"{machine.devices} devices times {settings.accumulate} parts"
+    batch_size = choose_batch(settings, 0, devices)
+    if batch_size % (devices * settings.accumulate):
+        wanted = f"{devices} devices times {settings.accumulate} parts"
         raise RecipeError({"global_batch_size": english(f"{batch_size} is no multiple of {wanted}")})
     return [_parse(text, settings, model) for text in asked or [str(model.default_shape)]], batch_size
 
