@@ -2,6 +2,7 @@
 
 from collections.abc import Callable, Mapping
 from pathlib import Path
+from typing import Any
 
 import numpy as np
 from safetensors.numpy import load_file, save_file
@@ -9,7 +10,7 @@ from safetensors.numpy import load_file, save_file
 from pipelines.files.whole import put_whole
 
 
-def finish(file: Path, make: Callable[[], Mapping[str, np.ndarray]]) -> dict[str, np.ndarray]:
+def finish(file: Path, make: Callable[[], Mapping[str, Any]]) -> dict[str, np.ndarray]:
     """Returns the parameters in `file`, first making and saving them if it is not there."""
     if not file.exists():
         values = {name: np.asarray(value) for name, value in make().items()}

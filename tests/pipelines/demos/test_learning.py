@@ -31,7 +31,7 @@ def draw_batch(step: int) -> dict[str, np.ndarray]:
     return {"inputs": inputs, "targets": inputs @ WEIGHT.T}
 
 
-def measure(parameters: Mapping[str, jax.Array], batch: Mapping[str, jax.Array], key: jax.Array) -> jax.Array:
+def measure(parameters: Mapping[str, Any], batch: Mapping[str, Any], key: jax.Array) -> jax.Array:
     """Mean squared error of a two-layer net, with a little noise on the inputs."""
     noise = 0.01 * jax.random.normal(key, batch["inputs"].shape)
     hidden = jnp.tanh((batch["inputs"] + noise) @ parameters["hidden.weight"].T)
