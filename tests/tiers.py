@@ -50,7 +50,6 @@ TIER_OF = {
     "tests/pipelines/test_precision.py": "model",
     "tests/pipelines/training": "model",
     "tests/pipelines/training/data": "unit",
-    "tests/pipelines/demos/training/test_deadline.py": "unit",
     "tests/studio/api/adapters/test_openai.py": "process",
     "tests/studio/api/adapters/test_mcp.py": "process",
     "tests/studio/api/routes/test_system.py": "process",

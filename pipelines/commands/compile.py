@@ -25,6 +25,9 @@ Shapes = Annotated[
     ),
 ]
 BatchSize = Annotated[int, typer.Option(min=1, help="Outputs at once.")]
+Train = Annotated[
+    bool, typer.Option("--train", help="A training's steps: options are those of train; compile --train --help.")
+]
 Output = Annotated[
     Path | None, typer.Option(help="The pack to write.", show_default="packs/MODEL-TOPOLOGY.pack in the data directory")
 ]
@@ -36,6 +39,7 @@ def compile_programs(
     topology: Topology,
     shape: Shapes = None,
     batch_size: BatchSize = 1,
+    train: Train = False,  # noqa: ARG001 - __main__.py has seen it, and called compile_training.py
     mesh: options.MeshText = None,
     weights: options.Weights = FULL,
     output: Output = None,
@@ -46,6 +50,8 @@ def compile_programs(
     """Compiles a model's programs for a machine that need not be here, into a file that its worker loads.
 
     Example: python -m pipelines compile --model flux2-dev --topology v6e-8 --output flux2-dev.pack
+
+    Example: python -m pipelines compile --train flux2-klein-4b --lora --topology v6e-8
 
     Needs neither a TPU nor weights. The worker finds the file in packs/ of its data directory, or through --pack, and
     uses it where jax, libtpu, chips, mesh and program are exactly the same. A pack is code: use only those you trust.
@@ -60,7 +66,7 @@ def compile_programs(
         raise RecipeError({"batch_size": english(f"{model} makes at most {found.max_batch_size} at once")})
     name = f"{model}-{topology}" if weights == FULL else f"{model}-{weights}-{topology}"
     file = output or place.packs_dir / f"{name}.pack"
-    _check_output(file)
+    check_output(file)
     from pipelines.runtime.devices.platform import prepare_compiler
 
     prepare_compiler(cpu_devices=target.devices)
@@ -83,7 +89,7 @@ def compile_programs(
     )
 
 
-def _check_output(file: Path) -> None:
+def check_output(file: Path) -> None:
     """Refuses an unusable output file before anything is compiled, which takes minutes; raises RecipeError."""
     if file.is_dir():
         raise RecipeError({"output": english(f"{file} is a folder; name a file in it")})

@@ -42,20 +42,19 @@ def make_demo(
     from pipelines.demos.demo_flux2.run import train_demo_flux2
     from pipelines.demos.demo_sdxl.run import train_demo_sdxl
     from pipelines.demos.demo_wan.run import train_demo_wan
-    from pipelines.demos.training.deadline import Unfinished
+    from pipelines.demos.learning import Unfinished
     from pipelines.runtime.devices.mesh import build_mesh
+    from pipelines.training.engine.loop import Stop, stopping_on_signals
 
     folder = folder or data_dir / "training" / model
     output = output or folder / "model"
     train = dict(zip(TRAINABLE, (train_demo_sdxl, train_demo_flux2, train_demo_wan), strict=True))[model]
+    stop = Stop()
+    stop.limit(None if max_minutes is None else 60 * max_minutes)
     try:
-        train(
-            mesh=build_mesh(mesh or f"dp={jax.device_count()}"),
-            folder=folder,
-            output=output,
-            stop_after_s=None if max_minutes is None else 60 * max_minutes,
-        )
+        with stopping_on_signals(stop):
+            train(mesh=build_mesh(mesh or f"dp={jax.device_count()}"), folder=folder, output=output, stop=stop)
     except Unfinished:
-        typer.echo(f"Stopped after {max_minutes} minutes; run the same command again to go on.", err=True)
+        typer.echo(f"Stopped ({stop.reason}) and saved; run the same command again to go on.", err=True)
         raise typer.Exit(0) from None
     typer.echo(output)

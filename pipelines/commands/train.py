@@ -67,6 +67,7 @@ def train(
     coordinator: str | None,
     processes: int | None,
     process: int | None,
+    pack: list[Path] | None,
     **given: Any,
 ) -> None:
     """Trains a LoRA or all weights of a model; the same command goes on where an earlier run stopped.
@@ -84,7 +85,10 @@ def train(
         found = found.choose_start(revision=settings.revision, variant=settings.variant)
     output: list[Path] = []
     with hosts.together(hosts.find_address(coordinator, processes, process), on_loss=lambda: tell_how_to_go_on(output)):
-        _train(settings, found, place, name=name, check=check, allow_cpu=allow_cpu, as_json=as_json, tell=output.append)
+        _train(
+            settings, found, place, name=name, packs=place.list_packs(pack), check=check, allow_cpu=allow_cpu,
+            as_json=as_json, tell=output.append,
+        )  # fmt: skip
 
 
 def _train(
@@ -93,6 +97,7 @@ def _train(
     place: options.DataDirectory,
     *,
     name: str | None,
+    packs: Sequence[Path],
     check: bool,
     allow_cpu: bool,
     as_json: bool,
@@ -121,7 +126,9 @@ def _train(
     options.make_folder("output", output)
     stop = Stop()
     cache = place.data_dir / "cache" / "training"
-    work = Place(output=output, cache=cache, cache_dir=place.cache_dir, allow_cpu=allow_cpu)
+    work = Place(
+        output=output, cache=cache, cache_dir=place.cache_dir, allow_cpu=allow_cpu, packs=tuple(packs)
+    )  # fmt: skip
     with stopping_on_signals(stop), terminal:
         result = run(settings, checked, work, stop=stop, on_event=terminal.hear, on_progress=terminal.on_progress)
     if not hosts.is_leader():
@@ -197,6 +204,7 @@ def build_command() -> Any:
         "config": Annotated[Path | None, typer.Option(help="A .toml file of settings; options count before it.")],
         "check": Annotated[bool, typer.Option("--check", help="Read and count everything, and train nothing.")],
         "name": Annotated[str | None, typer.Option(help="Of the result.", show_default="the data's folder")],
+        "pack": options.PackPaths,
         "kernels": options.Kernels,
         "allow_cpu": options.AllowCpu,
         "as_json": options.AsJson,

@@ -8,7 +8,7 @@ from typing import Any, TypeVar
 import numpy as np
 from jax.sharding import Mesh
 
-from pipelines.demos.training.trainer import Batch, fill_mesh
+from pipelines.demos.learning import Batch, fill_mesh
 
 Album = TypeVar("Album")
 

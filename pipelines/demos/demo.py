@@ -1,6 +1,6 @@
 """The training method of every demo model: first its text encoders, then its denoiser on their embeddings, in stages.
 
-Each finished part is saved as a file (deadline.py). Not here: the models and their data (demo_sdxl/, demo_flux2/,
+Each finished part is saved as a file (parts.py). Not here: the models and their data (demo_sdxl/, demo_flux2/,
 demo_wan/).
 """
 
@@ -11,10 +11,11 @@ from typing import Any
 import numpy as np
 from jax.sharding import Mesh
 
+from pipelines.demos.learning import IsHidden
+from pipelines.demos.network import Network
+from pipelines.demos.parts import finish
 from pipelines.demos.reading import Exam, Read, Tokenize, train_reading
-from pipelines.demos.training.deadline import Deadline
-from pipelines.demos.training.network import Network
-from pipelines.demos.training.optimizer import IsHidden
+from pipelines.training.stop import Stop
 
 Values = Mapping[str, np.ndarray]
 
@@ -28,20 +29,20 @@ def train_network(
     tokenize: Tokenize,
     is_hidden: IsHidden,
     stages: Sequence[Any],
-    train_stage: Callable[[Any, Values, Values, float | None], Values],
+    train_stage: Callable[[Any, Values, Values], Values],
     mesh: Mesh,
     folder: Path,
-    deadline: Deadline,
+    stop: Stop,
 ) -> dict[str, np.ndarray]:
-    """Trains all parameters of the network; `train_stage(stage, denoiser, text, seconds left)` returns the denoiser's.
+    """Trains all parameters of the network; `train_stage(stage, denoiser, text)` returns the denoiser's.
 
     The text encoders are trained separately and then frozen, as for the real models. Trained jointly, they unlearned
     which of two colours belongs to which subject, in favour of the average picture (linear probes fell from 100 % to
     about half).
     """
-    text = deadline.finish(
+    text = finish(
         folder / "text.safetensors",
-        lambda left_s: train_reading(
+        lambda: train_reading(
             read,
             {name: value for name, value in network.initial.items() if name.startswith("text_encoder")},
             exam=exam,
@@ -50,13 +51,13 @@ def train_network(
             is_hidden=is_hidden,
             mesh=mesh,
             folder=folder / "text",
-            stop_after_s=left_s,
+            stop=stop,
         ),
     )
     denoiser = {name: value for name, value in network.initial.items() if name not in text}
     for stage in stages:
-        denoiser = deadline.finish(
+        denoiser = finish(
             folder / f"{stage.name}.safetensors",
-            lambda left_s, stage=stage, denoiser=denoiser: train_stage(stage, denoiser, text, left_s),
+            lambda stage=stage, denoiser=denoiser: train_stage(stage, denoiser, text),
         )
     return text | denoiser

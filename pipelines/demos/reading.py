@@ -16,8 +16,8 @@ import numpy as np
 import optax
 from jax.sharding import Mesh
 
-from pipelines.demos.training.optimizer import Course, IsHidden
-from pipelines.demos.training.trainer import Batch, Parameters, Task, fill_mesh, train
+from pipelines.demos.learning import Batch, Course, IsHidden, Parameters, Task, fill_mesh, train
+from pipelines.training.stop import Stop
 
 COURSE = Course(steps=900, muon_learning_rate=0.02, adam_learning_rate=4e-3, ema_decay=0.99)
 BATCH_SIZE = 96
@@ -47,7 +47,7 @@ def train_reading(
     mesh: Mesh,
     folder: Path,
     course: Course = COURSE,
-    stop_after_s: float | None = None,
+    stop: Stop,
 ) -> dict[str, np.ndarray]:
     """Trains the text encoders' parameters `initial` and returns them; `widths` are those of the features of `read`."""
     rng = np.random.default_rng(7)
@@ -64,7 +64,7 @@ def train_reading(
         dict(initial) | {name: value.astype(np.float32) for name, value in probes.items()},
         mesh=mesh,
         folder=folder,
-        stop_after_s=stop_after_s,
+        stop=stop,
     )
     return {name: trained[name] for name in initial}
 

@@ -16,13 +16,21 @@ from pipelines.families.trainable import Learner
 from pipelines.models.catalog import Model, Shape
 from pipelines.models.fingerprints import find_configs
 from pipelines.runtime.programs.compiled import Program
-from pipelines.runtime.weights.components import choose_dtype, read_json
+from pipelines.runtime.weights.components import read_json
 from pipelines.training.data.rows import TWIN
 from pipelines.training.engine import placement
-from pipelines.training.engine.denoiser import Origin, build_module, describe_frozen, describe_start
+from pipelines.training.engine.denoiser import (
+    Origin,
+    build_module,
+    choose_denoisers,
+    describe_frozen,
+    describe_start,
+    plan_steps,
+)
 from pipelines.training.engine.objective import choose_objective
 from pipelines.training.engine.optimizers import build_optimizer
-from pipelines.training.engine.step import StepPlan, TrainState, build_program
+from pipelines.training.engine.step import StepPlan, TrainState, Way, build_program, name_step
+from pipelines.training.engine.validation import build_validation_program
 from pipelines.training.settings import TrainingSettings
 
 _UNHEARD = lambda _progress: None  # noqa: E731 - nothing is loaded
@@ -41,9 +49,15 @@ class TrainingStep:
     rows: Mapping[str, jax.ShapeDtypeStruct]
     shape: Shape
 
-    def program(self, remat: str) -> Program:
-        plan = StepPlan(**{**vars(self.plan), "remat": remat})
-        return build_program(plan, self.state, self.frozen, self.rows, key=("train", self.shape))
+    def program(self, remat: str, accumulate: int | None = None) -> Program:
+        way = Way(remat=remat, accumulate=accumulate or self.plan.accumulate)
+        plan = StepPlan(**{**vars(self.plan), **vars(way)})
+        return build_program(plan, self.state, self.frozen, self.rows, key=name_step(self.shape, way))
+
+    def validation(self) -> Program:
+        """Returns the loss of pictures held back; what is validated is the average, or what learns."""
+        trained = self.state.average or self.state.trained
+        return build_validation_program(self.plan, trained, self.frozen, self.rows, key=("validate", self.shape))
 
     @property
     def learnt(self) -> int:
@@ -56,33 +70,31 @@ class TrainingStep:
 
 
 def describe_step(
-    settings: TrainingSettings, model: Model, mesh: Mesh, *, shape: Shape, batch_size: int, limit_bytes: int | None
+    settings: TrainingSettings,
+    model: Model,
+    mesh: Mesh,
+    *,
+    shape: Shape,
+    batch_size: int,
+    limit_bytes: int | None,
+    number: int = 0,
 ) -> TrainingStep:
-    """Describes the step for devices of `limit_bytes` each; of two experts the first. Raises ModelError."""
+    """Describes the step for devices of `limit_bytes` each; `number` is of two experts. Raises ModelError."""
     learner = registry.find_learner(model)
     folder = find_configs(model)
     scheduler_config = read_json(folder / "scheduler" / "scheduler_config.json") | dict(model.scheduler_changes)
-    denoiser = learner.list_denoisers(folder, scheduler_config)[0]
+    denoiser = choose_denoisers(learner.list_denoisers(folder, scheduler_config), settings)[number]
     origin = Origin(model=model, learner=learner, folder=folder, mesh=mesh, on_progress=_UNHEARD)
     built = build_module(origin, denoiser, settings)
     optimizer = build_optimizer(settings, built.shapes)
-    dtype = choose_dtype(mesh)
-    plan = StepPlan(
-        module=built.module,
-        learner=learner,
-        objective=choose_objective(settings, learner, scheduler_config, model=model, folder=folder, shape=shape,
-                                   denoiser=denoiser),
-        optimizer=optimizer,
-        mesh=mesh,
-        dtype=dtype,
-        accumulate=settings.accumulate,
-        ema=settings.ema,
-        seed=settings.seed,
-    )  # fmt: skip
+    objective = choose_objective(
+        settings, learner, scheduler_config, model=model, folder=folder, shape=shape, denoiser=denoiser
+    )
+    plan = plan_steps(settings, built, learner, optimizer=optimizer, mesh=mesh)(objective=objective)
     return TrainingStep(
         plan=plan,
         state=describe_start(built, mesh, optimizer=optimizer, has_average=settings.ema > 0),
-        frozen=describe_frozen(built, mesh, dtype=dtype, limit_bytes=limit_bytes),
+        frozen=describe_frozen(built, mesh, dtype=plan.dtype, limit_bytes=limit_bytes),
         rows=_describe_rows(learner, model, mesh, shape=shape, batch_size=batch_size, has_twins=settings.preserve > 0),
         shape=shape,
     )

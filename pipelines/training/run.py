@@ -14,7 +14,6 @@ from typing import Any
 import jax
 
 from pipelines import registry
-from pipelines.families.trainable import Denoiser
 from pipelines.runtime.devices import hosts
 from pipelines.runtime.devices.mesh import build_mesh, build_own_mesh
 from pipelines.runtime.programs.compiled import counter
@@ -27,7 +26,7 @@ from pipelines.training.data.encoder import PictureReader, TextReader, fingerpri
 from pipelines.training.data.prior import FOLDER, PriorMaker
 from pipelines.training.data.rows import RowSource
 from pipelines.training.engine import placement
-from pipelines.training.engine.denoiser import Origin
+from pipelines.training.engine.denoiser import Origin, choose_denoisers
 from pipelines.training.engine.learning import Learning
 from pipelines.training.engine.loop import OnEvent, Stop
 from pipelines.training.place import Place
@@ -59,6 +58,7 @@ def train(
     Raises RecipeError, ModelError and LumeshErrors with advice.
     """
     started = time.monotonic()
+    stop.limit(60 * settings.max_minutes if settings.max_minutes else None)
     registry.start_jax(place.cache_dir, allow_cpu=place.allow_cpu)
     compiles = counter.compiled
     model = checked.model.choose_start(revision=settings.revision, variant=settings.variant)
@@ -114,13 +114,6 @@ def train(
         seconds=time.monotonic() - started,
         compiles=counter.compiled - compiles,
     )
-
-
-def choose_denoisers(known: tuple[Denoiser, ...], settings: TrainingSettings) -> tuple[Denoiser, ...]:
-    """Returns those that learn: all, or the expert that was chosen."""
-    if len(known) == 1 or settings.expert in (None, "both"):
-        return known
-    return known[:1] if settings.expert == "high" else known[1:]
 
 
 def _add_prior(

@@ -136,7 +136,7 @@ class TrainingSettings(BaseModel):
         return DEFAULT_RATE[self.kind] if self.learning_rate is None else self.learning_rate
 
 
-def read_settings(given: Mapping[str, Any], file: Path | None = None) -> TrainingSettings:
+def read_settings(given: Mapping[str, Any], file: Path | None = None, *, needs_data: bool = True) -> TrainingSettings:
     """Returns settings from those `given` (None for not given), which count before those of a .toml file.
 
     Raises RecipeError with a message for every field at fault.
@@ -148,6 +148,8 @@ def read_settings(given: Mapping[str, Any], file: Path | None = None) -> Trainin
     except ValidationError as error:
         raise RecipeError(word_first(error.errors(), whole="settings")) from error
     problems = _find_problems(settings)
+    if not needs_data:
+        problems.pop("data", None)
     if problems:
         raise RecipeError(problems)
     return settings

@@ -57,6 +57,7 @@ def learn_with_jax(settings: Settings) -> Learn:
             cache=settings.training_cache_dir,
             cache_dir=settings.cache_dir,
             allow_cpu=settings.allow_cpu,
+            packs=settings.pack_paths,
         )
         result = train(
             lesson.settings,

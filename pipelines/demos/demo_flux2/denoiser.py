@@ -14,10 +14,9 @@ from pipelines.demos.album import AlbumSize
 from pipelines.demos.demo_flux2.architecture import PATCH, TEXT_LENGTH
 from pipelines.demos.demo_flux2.network import embed
 from pipelines.demos.demo_flux2.tokenizer import tokenize
+from pipelines.demos.learning import Course, Loss, Parameters
+from pipelines.demos.network import Network
 from pipelines.demos.stills.course import Stage
-from pipelines.demos.training.network import Network
-from pipelines.demos.training.optimizer import Course
-from pipelines.demos.training.trainer import Loss, Parameters
 from pipelines.families.flux2.denoise import make_image_ids, make_text_ids, pack
 from pipelines.training.engine.flow import add_noise
 

@@ -14,7 +14,7 @@ from diffusers import FlowMatchEulerDiscreteScheduler
 from transformers import AutoTokenizer, Qwen3ForCausalLM
 
 from pipelines.demos.demo_flux2 import architecture
-from pipelines.demos.training.network import save_module, take_part
+from pipelines.demos.network import save_module, take_part
 from pipelines.runtime.sampling.preview import LatentsToRgb, write_map
 
 MODEL_INDEX: dict[str, Any] = {

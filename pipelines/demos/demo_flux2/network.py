@@ -7,8 +7,8 @@ import jax
 import jax.numpy as jnp
 
 from pipelines.demos.demo_flux2 import architecture
+from pipelines.demos.network import Network
 from pipelines.demos.stills.architecture import trace_and_initialise
-from pipelines.demos.training.network import Network
 from pipelines.families.language_model import build_encode_program
 
 # Parameters that are not hidden layers' matrices: embeddings, and the transformer's first and last layers.

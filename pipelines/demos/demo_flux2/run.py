@@ -14,26 +14,25 @@ from pipelines.demos.demo_flux2.denoiser import STAGES, build_loss, fold_patches
 from pipelines.demos.demo_flux2.export import export
 from pipelines.demos.demo_flux2.network import build_network, embed, is_hidden
 from pipelines.demos.demo_flux2.tokenizer import build_tokenizer, tokenize
+from pipelines.demos.learning import Batch, Parameters
+from pipelines.demos.network import Network
 from pipelines.demos.stills.album import draw_album
 from pipelines.demos.stills.course import train_stage
 from pipelines.demos.stills.latents import fit_preview, train_latents
 from pipelines.demos.stills.questions import EXAM
-from pipelines.demos.training.deadline import Deadline
-from pipelines.demos.training.network import Network
-from pipelines.demos.training.trainer import Batch, Parameters
+from pipelines.training.stop import Stop
 
 PREVIEW_CELLS = 8  # preview pixels per token, each way
 READ_WIDTHS = {"end": len(OUT_LAYERS) * TEXT_WIDTH, "mean": len(OUT_LAYERS) * TEXT_WIDTH}
 
 
-def train_demo_flux2(*, mesh: Mesh, folder: Path, output: Path, stop_after_s: float | None = None) -> None:
-    """Trains in `folder` and writes the diffusers folder to `output`; raises Unfinished at the time limit."""
-    deadline = Deadline(stop_after_s)
+def train_demo_flux2(*, mesh: Mesh, folder: Path, output: Path, stop: Stop) -> None:
+    """Trains in `folder` and writes the diffusers folder to `output`; raises Unfinished when asked to stop."""
     tokenizer_folder = folder / "tokenizer"
     if not (tokenizer_folder / "vocab.json").exists():
         build_tokenizer(tokenizer_folder)
     tokenizer = AutoTokenizer.from_pretrained(tokenizer_folder)
-    vae, encode = train_latents(mesh=mesh, folder=folder, deadline=deadline)
+    vae, encode = train_latents(mesh=mesh, folder=folder, stop=stop)
     network = build_network(tokenizer)
 
     def read_captions(captions: list[str]) -> Batch:
@@ -48,7 +47,7 @@ def train_demo_flux2(*, mesh: Mesh, folder: Path, output: Path, stop_after_s: fl
         tokenize=read_captions,
         is_hidden=is_hidden,
         stages=STAGES,
-        train_stage=lambda stage, denoiser, text, left_s: train_stage(
+        train_stage=lambda stage, denoiser, text: train_stage(
             stage,
             denoiser,
             frozen=text,
@@ -59,11 +58,11 @@ def train_demo_flux2(*, mesh: Mesh, folder: Path, output: Path, stop_after_s: fl
             is_hidden=is_hidden,
             mesh=mesh,
             folder=folder / stage.name,
-            stop_after_s=left_s,
+            stop=stop,
         ),
         mesh=mesh,
         folder=folder,
-        deadline=deadline,
+        stop=stop,
     )
     album = draw_album(STAGES[-1].sizes[0], encode, folder=folder / "albums")
     export(

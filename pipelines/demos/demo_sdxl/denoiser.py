@@ -15,10 +15,9 @@ from diffusers import DDPMScheduler
 from pipelines.demos.album import AlbumSize
 from pipelines.demos.demo_sdxl import architecture
 from pipelines.demos.demo_sdxl.network import embed
+from pipelines.demos.learning import Course, Loss, Parameters
+from pipelines.demos.network import Network
 from pipelines.demos.stills.course import Stage
-from pipelines.demos.training.network import Network
-from pipelines.demos.training.optimizer import Course
-from pipelines.demos.training.trainer import Loss, Parameters
 from pipelines.training.engine.flow import draw_evenly
 
 # Loss weights of the four average and twelve detail channels (stills/deepen.py). Composition is in the averages: at

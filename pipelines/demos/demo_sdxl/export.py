@@ -16,8 +16,8 @@ from safetensors.numpy import load_file, save_file
 from transformers import CLIPTokenizer
 
 from pipelines.demos.demo_sdxl import architecture
+from pipelines.demos.network import save_module, take_part
 from pipelines.demos.stills.architecture import build_vae
-from pipelines.demos.training.network import save_module, take_part
 from pipelines.runtime.sampling.preview import LatentsToRgb, write_map
 
 Values = Mapping[str, np.ndarray]

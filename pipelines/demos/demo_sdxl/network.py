@@ -7,8 +7,8 @@ import jax.numpy as jnp
 from transformers import CLIPTokenizer
 
 from pipelines.demos.demo_sdxl import architecture
+from pipelines.demos.network import Network
 from pipelines.demos.stills.architecture import trace_and_initialise
-from pipelines.demos.training.network import Network
 
 
 def build_network(tokenizer: CLIPTokenizer, *, seed: int = 0) -> Network:

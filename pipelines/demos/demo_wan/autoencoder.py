@@ -19,12 +19,12 @@ from diffusers.models.autoencoders.autoencoder_kl_wan import WanCausalConv3d
 from jax.sharding import Mesh
 
 from pipelines.demos.demo_wan.architecture import build_vae
+from pipelines.demos.learning import Batch, Course, Parameters, Task, fill_mesh, train
 from pipelines.demos.motions import FRAMES, draw_clip, render_clip
 from pipelines.demos.stills.architecture import trace_and_initialise
-from pipelines.demos.training.optimizer import Course
-from pipelines.demos.training.trainer import Batch, Parameters, Task, fill_mesh, train
 from pipelines.families.wan.causal import decode_frames, encode_frames
 from pipelines.runtime.bridge.modules import TracedModule
+from pipelines.training.stop import Stop
 
 LATENT_NOISE = 0.05  # deviation, for latents of about 1: makes the decoder robust to the transformer's errors
 POOL = 400  # clips drawn once, cropped anew each step
@@ -72,7 +72,7 @@ def train_stage(
     *,
     mesh: Mesh,
     folder: Path,
-    stop_after_s: float | None = None,
+    stop: Stop,
 ) -> dict[str, np.ndarray]:
     """Returns AutoencoderKLWan parameters (torch names); with `initial` None from scratch. Resumes from `folder`."""
     is_still = stage.frames == 1
@@ -91,7 +91,7 @@ def train_stage(
         _forget_the_past(untrained) if initial is None else initial,
         mesh=mesh,
         folder=folder,
-        stop_after_s=stop_after_s,
+        stop=stop,
     )
 
 

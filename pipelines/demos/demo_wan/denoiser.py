@@ -18,12 +18,12 @@ from pipelines.demos.demo_wan import architecture
 from pipelines.demos.demo_wan.album import Album, ClipAlbumSize
 from pipelines.demos.demo_wan.network import embed, is_hidden
 from pipelines.demos.demo_wan.tokenizer import tokenize
+from pipelines.demos.learning import Batch, Course, Parameters, Task, train
 from pipelines.demos.motions import describe_clip
+from pipelines.demos.network import Network
 from pipelines.demos.stills.captions import draw_caption
-from pipelines.demos.training.network import Network
-from pipelines.demos.training.optimizer import Course
-from pipelines.demos.training.trainer import Batch, Parameters, Task, train
 from pipelines.training.engine.flow import add_noise
+from pipelines.training.stop import Stop
 
 SIGMA_SHIFT = architecture.SCHEDULER_CONFIG["flow_shift"]  # half of the sigmas are above 3/4
 TIMESTEPS = 1000
@@ -67,7 +67,7 @@ def train_stage(
     frozen: Mapping[str, np.ndarray],
     mesh: Mesh,
     folder: Path,
-    stop_after_s: float | None = None,
+    stop: Stop,
 ) -> dict[str, np.ndarray]:
     """Returns the transformer's EMA parameters; the text encoder's are `frozen`. Resumes from `folder`."""
     draw = take_turns(
@@ -89,7 +89,7 @@ def train_stage(
         initial,
         mesh=mesh,
         folder=folder,
-        stop_after_s=stop_after_s,
+        stop=stop,
     )
 
 

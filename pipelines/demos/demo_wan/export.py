@@ -14,7 +14,7 @@ from diffusers import UniPCMultistepScheduler
 from transformers import AutoTokenizer
 
 from pipelines.demos.demo_wan import architecture
-from pipelines.demos.training.network import save_module, take_part
+from pipelines.demos.network import save_module, take_part
 from pipelines.runtime.sampling.preview import LatentsToRgb, write_map
 
 MODEL_INDEX: dict[str, Any] = {

@@ -6,8 +6,8 @@ from typing import Any
 import jax
 
 from pipelines.demos.demo_wan import architecture
+from pipelines.demos.network import Network
 from pipelines.demos.stills.architecture import trace_and_initialise
-from pipelines.demos.training.network import Network
 from pipelines.families.wan.attention import RotaryAttention
 from pipelines.families.wan.encode import embed_tokens
 

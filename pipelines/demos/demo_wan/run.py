@@ -18,14 +18,15 @@ from pipelines.demos.demo_wan.denoiser import STAGES, Stage, train_stage
 from pipelines.demos.demo_wan.export import export
 from pipelines.demos.demo_wan.network import build_network, embed, is_hidden
 from pipelines.demos.demo_wan.tokenizer import build_tokenizer, tokenize
+from pipelines.demos.learning import Batch, Parameters
 from pipelines.demos.motions import draw_clip, render_clip
+from pipelines.demos.network import Network
+from pipelines.demos.parts import finish
 from pipelines.demos.stills.architecture import trace_and_initialise
-from pipelines.demos.training.deadline import Deadline
-from pipelines.demos.training.network import Network
-from pipelines.demos.training.trainer import Batch, Parameters
 from pipelines.families.wan.causal import encode_frames
 from pipelines.families.wan.preview import pair_frames
 from pipelines.runtime.sampling.preview import LatentsToRgb, fit_map
+from pipelines.training.stop import Stop
 
 STATISTICS_CLIPS = 64
 PREVIEW_CLIPS = 32
@@ -33,9 +34,8 @@ READ_WIDTHS = {"mean": architecture.TEXT_WIDTH, "first": architecture.TEXT_WIDTH
 PREVIEW_CELLS = 4  # preview pixels per latent, each way
 
 
-def train_demo_wan(*, mesh: Mesh, folder: Path, output: Path, stop_after_s: float | None = None) -> None:
-    """Trains in `folder` and writes the diffusers folder to `output`; raises Unfinished at the time limit."""
-    deadline = Deadline(stop_after_s)
+def train_demo_wan(*, mesh: Mesh, folder: Path, output: Path, stop: Stop) -> None:
+    """Trains in `folder` and writes the diffusers folder to `output`; raises Unfinished when asked to stop."""
     tokenizer_folder = folder / "tokenizer"
     if not (tokenizer_folder / "tokenizer.json").exists():
         build_tokenizer(tokenizer_folder)
@@ -43,10 +43,10 @@ def train_demo_wan(*, mesh: Mesh, folder: Path, output: Path, stop_after_s: floa
 
     vae: dict[str, np.ndarray] | None = None
     for stage in autoencoder.STAGES:
-        vae = deadline.finish(
+        vae = finish(
             folder / f"vae-{stage.name}.safetensors",
-            lambda left_s, stage=stage, vae=vae: autoencoder.train_stage(
-                stage, vae, mesh=mesh, folder=folder / f"vae-{stage.name}", stop_after_s=left_s
+            lambda stage=stage, vae=vae: autoencoder.train_stage(
+                stage, vae, mesh=mesh, folder=folder / f"vae-{stage.name}", stop=stop
             ),
         )
     assert vae is not None
@@ -69,7 +69,7 @@ def train_demo_wan(*, mesh: Mesh, folder: Path, output: Path, stop_after_s: floa
         tokenize=read_captions,
         is_hidden=is_hidden,
         stages=STAGES,
-        train_stage=lambda stage, denoiser, text, left_s: train_stage(
+        train_stage=lambda stage, denoiser, text: train_stage(
             stage,
             network,
             tokenizer,
@@ -78,11 +78,11 @@ def train_demo_wan(*, mesh: Mesh, folder: Path, output: Path, stop_after_s: floa
             frozen=text,
             mesh=mesh,
             folder=folder / stage.name,
-            stop_after_s=left_s,
+            stop=stop,
         ),
         mesh=mesh,
         folder=folder,
-        deadline=deadline,
+        stop=stop,
     )
     first = STAGES[0]
     export(

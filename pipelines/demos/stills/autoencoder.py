@@ -14,11 +14,11 @@ import jax.numpy as jnp
 import numpy as np
 from jax.sharding import Mesh
 
+from pipelines.demos.learning import Batch, Course, Parameters, Task, fill_mesh, train
 from pipelines.demos.postcards import draw_scene, render
 from pipelines.demos.stills.architecture import SHALLOW_CHANNELS, build_shallow_vae, trace_and_initialise
-from pipelines.demos.training.optimizer import Course
-from pipelines.demos.training.trainer import Batch, Parameters, Task, fill_mesh, train
 from pipelines.runtime.bridge.modules import TracedModule
+from pipelines.training.stop import Stop
 
 COURSE = Course(steps=2200, muon_learning_rate=0.02, adam_learning_rate=2e-3, ema_decay=0.998)
 WHOLE_FROM = 0.85  # share of the steps after which whole pictures replace crops
@@ -28,9 +28,7 @@ CROPS = 10  # per step
 POOL = 1500  # pictures drawn once, cropped anew each step
 
 
-def train_autoencoder(
-    *, mesh: Mesh, folder: Path, course: Course = COURSE, stop_after_s: float | None = None
-) -> Parameters:
+def train_autoencoder(*, mesh: Mesh, folder: Path, course: Course = COURSE, stop: Stop) -> Parameters:
     """Returns AutoencoderKL parameters (torch names), latents normalised; resumes from `folder`."""
     module, initial = trace_and_initialise(build_shallow_vae, seed=0)
     pool = draw_pool(POOL)
@@ -45,7 +43,7 @@ def train_autoencoder(
         initial,
         mesh=mesh,
         folder=folder,
-        stop_after_s=stop_after_s,
+        stop=stop,
     )
     whole = np.stack([picture for picture in pool if picture.shape[0] == 256][:200])
     return normalise_latents(module, {name: jnp.asarray(value) for name, value in trained.items()}, whole)

@@ -11,12 +11,12 @@ import numpy as np
 from jax.sharding import Mesh
 
 from pipelines.demos.album import AlbumSize, take_turns
+from pipelines.demos.learning import Batch, Course, IsHidden, Loss, Task, train
 from pipelines.demos.postcards import describe
 from pipelines.demos.reading import Tokenize
 from pipelines.demos.stills.album import Album, Encode, draw_album
 from pipelines.demos.stills.captions import draw_caption
-from pipelines.demos.training.optimizer import Course, IsHidden
-from pipelines.demos.training.trainer import Batch, Loss, Task, train
+from pipelines.training.stop import Stop
 
 DROPPED_SHARE = 0.08  # share of captions that are dropped
 
@@ -48,7 +48,7 @@ def train_stage(
     is_hidden: IsHidden,
     mesh: Mesh,
     folder: Path,
-    stop_after_s: float | None = None,
+    stop: Stop,
 ) -> dict[str, np.ndarray]:
     """Returns the EMA parameters; resumes from `folder`. Batches have `latents`, `is_kept`, `size` and the tokens."""
     drawn = [draw_album(size, encode, folder=albums) for size in stage.sizes]
@@ -73,7 +73,7 @@ def train_stage(
         initial,
         mesh=mesh,
         folder=folder,
-        stop_after_s=stop_after_s,
+        stop=stop,
     )
 
 

@@ -8,7 +8,6 @@ levels are copied from the teacher and frozen at first, so only the inner level 
 is trained on pixels.
 """
 
-import time
 from collections.abc import Mapping
 from pathlib import Path
 from typing import Any
@@ -18,6 +17,7 @@ import jax.numpy as jnp
 import numpy as np
 from jax.sharding import Mesh
 
+from pipelines.demos.learning import Batch, Course, Parameters, Task, fill_mesh, train
 from pipelines.demos.stills import architecture
 from pipelines.demos.stills.autoencoder import (
     LATENT_NOISE,
@@ -27,9 +27,8 @@ from pipelines.demos.stills.autoencoder import (
     is_hidden,
     to_pixels,
 )
-from pipelines.demos.training.optimizer import Course
-from pipelines.demos.training.trainer import Batch, Parameters, Task, fill_mesh, train
 from pipelines.runtime.bridge.modules import TracedModule
+from pipelines.training.stop import Stop
 
 INNER_COURSE = Course(steps=750, muon_learning_rate=0.02, adam_learning_rate=2e-3, ema_decay=0.998)
 WHOLE_COURSE = Course(steps=800, muon_learning_rate=0.01, adam_learning_rate=1e-3, ema_decay=0.998)
@@ -54,11 +53,8 @@ def fold_latents(latents_BCHW: jax.Array) -> jax.Array:
     return jnp.concatenate([(a + b + c + d) / 4, (a - b + c - d) / 2, (a + b - c - d) / 2, (a - b - c + d) / 2], axis=1)
 
 
-def deepen(
-    teacher: Mapping[str, np.ndarray], *, mesh: Mesh, folder: Path, stop_after_s: float | None = None
-) -> dict[str, np.ndarray]:
-    """Returns the deep AutoencoderKL's parameters (torch names), none at the time limit; resumes from `folder`."""
-    deadline = time.monotonic() + stop_after_s if stop_after_s else None
+def deepen(teacher: Mapping[str, np.ndarray], *, mesh: Mesh, folder: Path, stop: Stop) -> dict[str, np.ndarray]:
+    """Returns the deep AutoencoderKL's parameters (torch names); resumes from `folder`."""
     shallow, _ = architecture.trace_and_initialise(architecture.build_shallow_vae, seed=0)
     deep, initial = architecture.trace_and_initialise(architecture.build_vae, seed=1)
     taught = {name: jnp.asarray(value) for name, value in teacher.items()}
@@ -76,11 +72,8 @@ def deepen(
         {name: value for name, value in initial.items() if name not in outer},
         mesh=mesh,
         folder=folder / "inner",
-        stop_after_s=stop_after_s,
+        stop=stop,
     )
-    left_s = None if deadline is None else deadline - time.monotonic()
-    if left_s is not None and left_s <= 0:
-        return {}
     parameters = {**inner, **jax.device_get(outer)}
     encoder = {name: value for name, value in parameters.items() if name.startswith(("encoder.", "quant_conv."))}
     decoder = train(
@@ -94,7 +87,7 @@ def deepen(
         {name: value for name, value in parameters.items() if name not in encoder},
         mesh=mesh,
         folder=folder / "decoder",
-        stop_after_s=left_s,
+        stop=stop,
     )
     return {name: np.asarray(value) for name, value in _with_variance(encoder).items()} | decoder
 

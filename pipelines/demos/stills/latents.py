@@ -9,26 +9,27 @@ import jax.numpy as jnp
 import numpy as np
 from jax.sharding import Mesh
 
+from pipelines.demos.parts import finish
 from pipelines.demos.postcards import render
 from pipelines.demos.stills import architecture
 from pipelines.demos.stills.album import Album, Encode
 from pipelines.demos.stills.autoencoder import encode_mean, train_autoencoder
 from pipelines.demos.stills.deepen import deepen, fold_latents
-from pipelines.demos.training.deadline import Deadline
 from pipelines.runtime.sampling.preview import LatentsToRgb, fit_map
+from pipelines.training.stop import Stop
 
 PREVIEW_PICTURES = 128
 
 
-def train_latents(*, mesh: Mesh, folder: Path, deadline: Deadline) -> tuple[dict[str, np.ndarray], Encode]:
+def train_latents(*, mesh: Mesh, folder: Path, stop: Stop) -> tuple[dict[str, np.ndarray], Encode]:
     """Returns the AutoencoderKL's parameters, and an encoder that uses its teacher; resumes from `folder`."""
-    shallow = deadline.finish(
+    shallow = finish(
         folder / "shallow-vae.safetensors",
-        lambda left_s: train_autoencoder(mesh=mesh, folder=folder / "autoencoder", stop_after_s=left_s),
+        lambda: train_autoencoder(mesh=mesh, folder=folder / "autoencoder", stop=stop),
     )
-    deep = deadline.finish(
+    deep = finish(
         folder / "vae.safetensors",
-        lambda left_s: deepen(shallow, mesh=mesh, folder=folder / "deepen", stop_after_s=left_s),
+        lambda: deepen(shallow, mesh=mesh, folder=folder / "deepen", stop=stop),
     )
     return deep, _build_encode(shallow)
 

@@ -110,9 +110,9 @@ class RowSource:
             eye.close()
 
     def make_batch(self, step: int) -> dict[str, np.ndarray]:
-        """Returns this host's part of a step's batch: arrays with one row each, and their `weight`."""
+        """Returns this host's part of a step's batch: arrays in fp32 with one row each, and their `weight`."""
         made = [self._make_row(row, is_twin=is_twin) for row, is_twin in self._list_own(step)]
-        return {name: np.stack([np.asarray(one[name]) for one in made]) for name in made[0]}
+        return {name: np.stack([np.asarray(one[name], np.float32) for one in made]) for name in made[0]}
 
     @property
     def schedule(self) -> Schedule:

@@ -3,7 +3,7 @@
 Not here: what a step computes (step.py), plans without devices (planning.py).
 """
 
-from collections.abc import Callable, Mapping
+from collections.abc import Callable, Mapping, Sequence
 from dataclasses import replace
 from typing import Any
 
@@ -11,8 +11,10 @@ import jax
 import numpy as np
 from jax.sharding import Mesh, NamedSharding, PartitionSpec
 
-from pipelines.models.catalog import Shape
+from pipelines.messages import say
+from pipelines.models.catalog import Model, Shape
 from pipelines.runtime.devices import hosts
+from pipelines.runtime.programs.aot_packs import Packs
 from pipelines.runtime.programs.compiled import Program, Programs
 from pipelines.runtime.weights.components import abstract_weights
 from pipelines.training.data.cuts import Bucket
@@ -29,12 +31,18 @@ from pipelines.training.engine.step import (
     build_program,
     compile_first_that_fits,
     list_ways,
+    name_step,
 )
-from pipelines.training.engine.validation import LEVELS, average, build_validation
+from pipelines.training.engine.validation import LEVELS, average, build_validation_program
 from pipelines.training.settings import TrainingSettings
 
 PROFILED_FROM, PROFILED = 10, 5
 """The step that a profile begins with, and how many it has."""
+
+
+def name_pack(model: Model) -> str:
+    """Returns what a pack of a model's steps is made for: workers, which make pictures, leave it aside."""
+    return f"{model.id}, training"
 
 
 class Steps:
@@ -51,6 +59,7 @@ class Steps:
         state: TrainState,
         frozen: Weights,
         on_event: OnEvent,
+        packs: Packs | None = None,
     ) -> None:
         self._plan = plan
         self._choose_objective = choose_objective
@@ -59,7 +68,9 @@ class Steps:
         self._state = state
         self._frozen = abstract_weights(frozen)
         self._on_event = on_event
-        self._programs = Programs()
+        self._packs = packs
+        self._programs = Programs() if packs is None else Programs(packs.find)
+        self._ways: dict[Shape, Way] = {}
         self._called = 0
         self._sharding = placement.rows(mesh)
         self._replicated = NamedSharding(mesh, PartitionSpec())
@@ -102,24 +113,37 @@ class Steps:
 
     def _find(self, shape: Shape, rows: Mapping[str, jax.Array]) -> Callable[..., Any]:
         """Returns the step for this size; of what may be computed twice, it is the least with which it fits."""
-        key = ("train", shape)
-        if not self._programs.has(*key):
+        if shape not in self._ways:
             plan = self._plan(objective=self._choose_objective(shape))
-            self._on_event({"event": "compiling", "shape": str(shape)})
             arguments = (self._state, self._frozen, abstract_weights(rows))
-            compile_first_that_fits(
-                self._programs,
-                lambda way: build_program(replace(plan, **vars(way)), *arguments, key=key),
-                list_ways(
-                    self._settings.remat,
-                    plan.mesh,
-                    accumulate=plan.accumulate,
-                    batch_size=len(rows["weight"]),
-                    is_strict=self._settings.strict,
-                ),
-                on_refusal=self._tell_refusal,
+            build = lambda way: build_program(  # noqa: E731
+                replace(plan, **vars(way)), *arguments, key=name_step(shape, way)
             )
-        return self._programs.get(*key)
+            ways = self._list_ways(shape, plan, batch_size=len(rows["weight"]))
+            if self._packs is None or not self._packs.has(name_step(shape, ways[0])):
+                self._on_event({"event": "compiling", "shape": str(shape)})
+            self._ways[shape] = compile_first_that_fits(self._programs, build, ways, on_refusal=self._tell_refusal)
+            self._tell_pack(build(self._ways[shape]), shape)
+        return self._programs.get(*name_step(shape, self._ways[shape]))
+
+    def _tell_pack(self, program: Program, shape: Shape) -> None:
+        """Tells whether the step came from a pack, and why not where there are any."""
+        found = "" if self._packs is None else self._packs.describe([program])
+        if self._packs is None or not found:
+            return
+        text = say("The step for {shape} was compiled before: {found}", shape=shape, found=found)
+        if not self._packs.has_loaded([program]):
+            text = say("The step for {shape} is compiled here: {reasons}", shape=shape, reasons=found)
+        self._on_event({"event": "note", "text": text})
+
+    def _list_ways(self, shape: Shape, plan: StepPlan, *, batch_size: int) -> Sequence[Way]:
+        """Lists what to try, first what a pack has: that fits, and ways before it would take minutes to fail."""
+        asked = self._settings
+        ways = list_ways(
+            asked.remat, plan.mesh, accumulate=plan.accumulate, batch_size=batch_size, is_strict=asked.strict
+        )
+        packs = self._packs
+        return ways if packs is None else sorted(ways, key=lambda way: not packs.has(name_step(shape, way)))
 
     def _tell_refusal(self, way: Way, following: Way | None) -> None:
         """Tells that a step did not fit, and what is tried next."""
@@ -129,9 +153,8 @@ class Steps:
         key = ("validate", shape)
         if not self._programs.has(*key):
             plan = self._plan(objective=self._choose_objective(shape))
-            number = jax.ShapeDtypeStruct((), np.int32, sharding=self._replicated)
-            arguments = (abstract_weights(trained), self._frozen, abstract_weights(rows), number, number)
-            self._programs.compile_all([Program(key=key, function=build_validation(plan), arguments=arguments)])
+            arguments = (abstract_weights(trained), self._frozen, abstract_weights(rows))
+            self._programs.compile_all([build_validation_program(plan, *arguments, key=key)])
         return self._programs.get(*key)
 
 

@@ -4,9 +4,10 @@ The module is diffusers' own. With a LoRA peft's layers stand around its own (ad
 then frozen, in the dtype that is computed in, and only the LoRA's learn, in fp32. Else all weights learn, in fp32.
 """
 
+import functools
 import math
 import re
-from collections.abc import Mapping
+from collections.abc import Callable, Mapping
 from dataclasses import dataclass, field
 from pathlib import Path
 from typing import Any
@@ -26,7 +27,7 @@ from pipelines.runtime.bridge.modules import TracedModule, name_products
 from pipelines.runtime.devices import hosts
 from pipelines.runtime.devices.memory import find_limit
 from pipelines.runtime.devices.sharding import STACK, Rules
-from pipelines.runtime.weights.components import load_component
+from pipelines.runtime.weights.components import choose_dtype, load_component
 from pipelines.runtime.weights.single_file import StoredComponent
 from pipelines.stages import OnProgress
 from pipelines.training.engine import placement
@@ -38,7 +39,7 @@ from pipelines.training.engine.adapters import (
     make_config,
     name_in_checkpoint,
 )
-from pipelines.training.engine.step import TrainState, Weights
+from pipelines.training.engine.step import StepPlan, TrainState, Weights
 from pipelines.training.settings import TrainingSettings
 
 LARGEST_SHARE = 0.4
@@ -76,6 +77,13 @@ class LearningModule:
         return [name for name in self.module.parameter_shapes() if name not in self.shapes]
 
 
+def choose_denoisers(known: tuple[Denoiser, ...], settings: TrainingSettings) -> tuple[Denoiser, ...]:
+    """Returns those that learn: all, or the expert that was chosen."""
+    if len(known) == 1 or settings.expert in (None, "both"):
+        return known
+    return known[:1] if settings.expert == "high" else known[1:]
+
+
 def build_module(origin: Origin, denoiser: Denoiser, settings: TrainingSettings) -> LearningModule:
     """Builds the module without weights; raises RecipeError for `targets` that name no layer."""
     module: Any = origin.learner.build_denoiser(origin.folder, denoiser.component)
@@ -90,6 +98,31 @@ def build_module(origin: Origin, denoiser: Denoiser, settings: TrainingSettings)
     names = traced.parameter_shapes()
     shapes = {name: shape for name, shape in names.items() if config is None or is_lora(name)}
     return LearningModule(module=traced, config=config, shapes=shapes)
+
+
+def plan_steps(
+    settings: TrainingSettings, built: LearningModule, learner: Learner, *, optimizer: Any, mesh: Mesh
+) -> Callable[..., StepPlan]:
+    """Returns what makes a step's plan of an `objective`."""
+    return functools.partial(
+        StepPlan,
+        module=built.module,
+        learner=learner,
+        optimizer=optimizer,
+        mesh=mesh,
+        dtype=choose_compute_dtype(settings, mesh),
+        accumulate=settings.accumulate,
+        ema=settings.ema,
+        seed=settings.seed,
+        exact=settings.mixed_precision == "no",
+    )
+
+
+def choose_compute_dtype(settings: TrainingSettings, mesh: Mesh) -> Any:
+    """Returns what is computed in: what was asked for, or what models compute in on these devices."""
+    if settings.mixed_precision is None:
+        return choose_dtype(mesh)
+    return jnp.bfloat16 if settings.mixed_precision == "bf16" else jnp.float32
 
 
 def load_frozen(origin: Origin, denoiser: Denoiser, built: LearningModule, *, dtype: Any) -> Weights:
@@ -121,9 +154,14 @@ def start_state(
     else:
         loaded = _load(origin, denoiser, dtype=jnp.float32)
         trained = {name: value for name, value in loaded.items() if name in built.shapes}
+    return begin(trained, optimizer, mesh, has_average=settings.ema > 0)
+
+
+def begin(trained: Weights, optimizer: optax.GradientTransformation, mesh: Mesh, *, has_average: bool) -> TrainState:
+    """Returns the state of no steps, with these first values of what learns."""
     described = jax.eval_shape(optimizer.init, trained)
     start = jax.jit(optimizer.init, out_shardings=placement.place_state(described, mesh))
-    average = {name: jnp.copy(value) for name, value in trained.items()} if settings.ema else {}
+    average = {name: jnp.copy(value) for name, value in trained.items()} if has_average else {}
     step = hosts.place(np.zeros((), np.int32), NamedSharding(mesh, PartitionSpec()))
     return TrainState(step, trained, start(trained), average)
 

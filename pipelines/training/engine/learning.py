@@ -12,27 +12,27 @@ from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
 
-import jax.numpy as jnp
-
 from pipelines.families.trainable import Denoiser
 from pipelines.models.catalog import Shape
 from pipelines.runtime.devices import hosts
-from pipelines.runtime.weights.components import choose_dtype
+from pipelines.runtime.programs.aot_packs import Packs
 from pipelines.training.checks import Checked
 from pipelines.training.data.rows import RowSource
-from pipelines.training.engine.compiled_steps import Steps
+from pipelines.training.engine.compiled_steps import Steps, name_pack
 from pipelines.training.engine.denoiser import (
     LearningModule,
     Origin,
     build_module,
+    choose_compute_dtype,
     describe_state,
     load_frozen,
+    plan_steps,
     start_state,
 )
 from pipelines.training.engine.loop import Cadence, OnEvent, Stop, run_steps
 from pipelines.training.engine.objective import Objective, choose_objective
 from pipelines.training.engine.optimizers import build_optimizer, find_result, list_rates
-from pipelines.training.engine.step import StepPlan, TrainState, Weights
+from pipelines.training.engine.step import TrainState, Weights
 from pipelines.training.place import Place
 from pipelines.training.results import export
 from pipelines.training.results.report import Report
@@ -68,7 +68,6 @@ class Learning:
         built = build_module(self.origin, self.denoiser, settings)
         optimizer = build_optimizer(settings, built.shapes)
         state = start_state(self.origin, self.denoiser, built, optimizer=optimizer, settings=settings)
-        dtype = self._choose_dtype()
         losses: list[float] = []
         with ExitStack() as stack:
             states = StateFolder(place.output / f"state{self.denoiser.ending}", keep=settings.keep)
@@ -76,28 +75,18 @@ class Learning:
             facts = self._list_facts()
             first = 0
             if states.newest is not None:
-                state = states.load(describe_state(state), facts)
+                state = states.load(describe_state(state), facts, on_damage=self._note)
                 first = int(state.step)
                 self.on_event({"event": "resumed", "step": first})
-            frozen = load_frozen(self.origin, self.denoiser, built, dtype=dtype)
-            plan = functools.partial(
-                StepPlan,
-                module=built.module,
-                learner=self.origin.learner,
-                optimizer=optimizer,
-                mesh=self.origin.mesh,
-                dtype=dtype,
-                accumulate=settings.accumulate,
-                ema=settings.ema,
-                seed=settings.seed,
-                exact=settings.mixed_precision == "no",
-            )
+            mesh = self.origin.mesh
+            frozen = load_frozen(self.origin, self.denoiser, built, dtype=choose_compute_dtype(settings, mesh))
             step = Steps(
-                plan,
+                plan_steps(settings, built, self.origin.learner, optimizer=optimizer, mesh=mesh),
                 self.choose_objective,
                 rows=self.rows,
                 settings=settings,
-                mesh=self.origin.mesh,
+                mesh=mesh,
+                packs=self._open_packs(),
                 state=describe_state(state),
                 frozen=frozen,
                 on_event=self.on_event,
@@ -125,8 +114,7 @@ class Learning:
                 step, state, frozen,
                 first=first,
                 cadence=Cadence(
-                    steps=self.checked.steps, save_every_s=60 * settings.save_every_minutes,
-                    max_s=60 * settings.max_minutes if settings.max_minutes else None, between=between,
+                    steps=self.checked.steps, save_every_s=60 * settings.save_every_minutes, between=between,
                 ),
                 rates=list_rates(settings, self.checked.steps), make_batch=step.make_batch,
                 states=states, facts=facts, stop=self.stop, on_event=hear,
@@ -135,6 +123,9 @@ class Learning:
             if done == self.checked.steps:
                 files = [self.write(built, state, self.place.output, self._name())]
         return done, losses[-1] if losses else None, files
+
+    def _note(self, text: str) -> None:
+        self.on_event({"event": "note", "text": text})
 
     def _validate(self, step: Steps, frozen: Weights, on_event: OnEvent, done: int, state: TrainState) -> None:
         assert self.held is not None
@@ -223,10 +214,11 @@ class Learning:
             "data": self.checked.fingerprint,
         }
 
-    def _choose_dtype(self) -> Any:
-        if self.settings.mixed_precision is None:
-            return choose_dtype(self.origin.mesh)
-        return jnp.bfloat16 if self.settings.mixed_precision == "bf16" else jnp.float32
+    def _open_packs(self) -> Packs | None:
+        """Opens what `compile --train` wrote for this model and these devices."""
+        if not self.place.packs:
+            return None
+        return Packs(self.place.packs, model_id=name_pack(self.origin.model), mesh=self.origin.mesh)
 
     def choose_objective(self, shape: Shape) -> Objective:
         """Returns what is learnt for pictures of this size."""

@@ -6,10 +6,17 @@ the gradient. The gradients of one step of the video demo, on a busy machine, to
 in bf16, which processors with matrix units multiply five times as fast. Weights, sums and activations stay fp32.
 """
 
+import contextlib
 import functools
+from collections.abc import Callable
+from contextlib import AbstractContextManager
+from typing import Any
 
 import jax
 import jax.numpy as jnp
+from jax.sharding import Mesh
+
+from pipelines.runtime.bridge.environment import linear_layers_as
 
 FEWEST_ROWS = 256  # fewer rows are not worth it
 FEATURES = 32  # both sides of a weight must be a multiple of this
@@ -25,6 +32,14 @@ def linear(input: jax.Array, weight: jax.Array, bias: jax.Array | None = None) -
         out = _multiply_rows(rows, weight).astype(input.dtype)
     out = out.reshape(*input.shape[:-1], weight.shape[0])
     return out if bias is None else out + bias
+
+
+def choose_layers(mesh: Mesh, *, exact: bool = False) -> Callable[[], AbstractContextManager[Any]]:
+    """Returns what to trace in: a context with these layers on a CPU, unless a step is to be `exact`, else none."""
+    if exact or mesh.devices.flat[0].platform != "cpu":
+        return contextlib.nullcontext
+    choose_dtype()  # not while tracing
+    return functools.partial(linear_layers_as, linear)
 
 
 @functools.cache

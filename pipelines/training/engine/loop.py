@@ -71,7 +71,6 @@ class Cadence:
 
     steps: int
     save_every_s: float
-    max_s: float | None = None
     between: Mapping[int, tuple[Callable[[int, TrainState], None], ...]] = field(default_factory=dict)
 
 
@@ -93,7 +92,7 @@ def run_steps(
 
     `step` chooses the program by the batch. Raises DivergedError, and whatever `make_batch` raises.
     """
-    started = saved = time.monotonic()
+    saved = time.monotonic()
     done = first
     teller = _Teller(rates=rates, steps=cadence.steps, on_event=on_event)
     with _prefetch(make_batch, first, cadence.steps) as batches:
@@ -101,8 +100,6 @@ def run_steps(
             state, metrics = step(state, frozen, batch, np.float32(rates[number]))
             done = number + 1
             teller.add(done, metrics)
-            if cadence.max_s is not None and time.monotonic() - started > cadence.max_s:
-                stop.ask("time limit")
             is_time = time.monotonic() - saved > cadence.save_every_s
             is_over, is_time = _agree(stop, done, is_time=is_time)
             if is_over:

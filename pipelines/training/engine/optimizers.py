@@ -5,7 +5,7 @@ of `update` and of the compiled program, so another rate or schedule compiles no
 asked for every step beforehand.
 """
 
-from collections.abc import Mapping
+from collections.abc import Callable, Mapping
 from typing import Any
 
 import jax
@@ -34,9 +34,31 @@ def build_optimizer(settings: TrainingSettings, shapes: Mapping[str, tuple[int, 
 
     Gradients are clipped first, and a step whose gradients are not finite changes nothing.
     """
+    return guard(_choose(settings, shapes), max_grad_norm=settings.max_grad_norm)
+
+
+def guard(optimizer: Any, *, max_grad_norm: float) -> optax.GradientTransformation:
+    """Clips gradients first, and lets a step whose gradients are not finite change nothing."""
     return optax.apply_if_finite(
-        optax.chain(optax.clip_by_global_norm(settings.max_grad_norm), _choose(settings, shapes)),
-        max_consecutive_errors=_NEVER,
+        optax.chain(optax.clip_by_global_norm(max_grad_norm), optimizer), max_consecutive_errors=_NEVER
+    )
+
+
+def build_muon(
+    shapes: Mapping[str, tuple[int, ...]], *, is_matrix: Callable[[str], bool], adam_share: float = 1.0, **adam: Any
+) -> optax.GradientTransformation:
+    """Builds Muon for weights of torch's layout (outputs first), times the step's `rate` as all optimizers here.
+
+    Weights that are no matrix, or not by `is_matrix` of their name, move by AdamW, at `adam_share` of the rate.
+    """
+    matrices: Any = {
+        name: MuonDimensionNumbers(reduction_axis=tuple(range(1, len(shape))), output_axis=0)
+        if len(shape) >= 2 and is_matrix(name)
+        else None
+        for name, shape in shapes.items()
+    }
+    return optax.chain(
+        muon(1.0, muon_weight_dimension_numbers=matrices, adam_learning_rate=adam_share, **adam), _multiply_by_rate()
     )
 
 
@@ -64,7 +86,12 @@ def _multiply_by_rate() -> optax.GradientTransformationExtraArgs:
 def _choose(settings: TrainingSettings, shapes: Mapping[str, tuple[int, ...]]) -> Any:
     if settings.optimizer == "schedule_free":
         return _build_schedule_free(settings)
-    return optax.chain(_choose_plain(settings, shapes), _multiply_by_rate())
+    if settings.optimizer == "muon":
+        return build_muon(
+            shapes, is_matrix=lambda name: STACK not in name, adam_b1=settings.adam_beta1, adam_b2=settings.adam_beta2,
+            adam_weight_decay=settings.adam_weight_decay,
+        )  # fmt: skip
+    return optax.chain(_choose_plain(settings), _multiply_by_rate())
 
 
 def _build_schedule_free(settings: TrainingSettings) -> Any:
@@ -83,7 +110,7 @@ def _build_schedule_free(settings: TrainingSettings) -> Any:
     return schedule_free(base, learning_rate=1.0, b1=settings.adam_beta1)
 
 
-def _choose_plain(settings: TrainingSettings, shapes: Mapping[str, tuple[int, ...]]) -> Any:
+def _choose_plain(settings: TrainingSettings) -> Any:
     adam: dict[str, Any] = {
         "b1": settings.adam_beta1,
         "b2": settings.adam_beta2,
@@ -105,21 +132,7 @@ def _choose_plain(settings: TrainingSettings, shapes: Mapping[str, tuple[int, ..
                 eps=settings.adam_epsilon,
                 weight_decay=settings.adam_weight_decay,
             )
-        case "muon":
-            matrices: Any = {
-                name: MuonDimensionNumbers(reduction_axis=tuple(range(1, len(shape))), output_axis=0)
-                if len(shape) >= 2 and STACK not in name
-                else None
-                for name, shape in shapes.items()
-            }
-            return muon(
-                1.0,
-                muon_weight_dimension_numbers=matrices,
-                adam_b1=settings.adam_beta1,
-                adam_b2=settings.adam_beta2,
-                adam_weight_decay=settings.adam_weight_decay,
-            )
-        case "schedule_free":
+        case "muon" | "schedule_free":
             raise AssertionError("built by itself")
 
 

@@ -6,7 +6,6 @@ of a scan just before it runs. Randomness comes from the seed and the step's num
 batch, and a resumed run see the same noise.
 """
 
-import contextlib
 import functools
 from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass
@@ -20,7 +19,7 @@ from jax.sharding import Mesh, NamedSharding, PartitionSpec
 from pipelines.errors import LumeshError
 from pipelines.families.trainable import Learner
 from pipelines.messages import say
-from pipelines.runtime.bridge.environment import linear_layers_as
+from pipelines.models.catalog import Shape
 from pipelines.runtime.bridge.modules import PRODUCT, LayerPlacement, RematPolicy, TracedModule
 from pipelines.runtime.devices.sharding import STACK
 from pipelines.runtime.kernels.attention import AttentionAxes
@@ -94,9 +93,7 @@ def build_step(plan: StepPlan) -> Callable[..., tuple[TrainState, Metrics]]:
 
     Every array of `rows` has the batch as its first axis; `weight` (B,) says how much a row counts.
     """
-    is_rounded = plan.mesh.devices.flat[0].platform == "cpu" and not plan.exact
-    if is_rounded:
-        linear.choose_dtype()  # not while tracing
+    layers = linear.choose_layers(plan.mesh, exact=plan.exact)
 
     def step(
         state: TrainState, frozen: Weights, rows: Mapping[str, jax.Array], rate: jax.Array
@@ -109,7 +106,7 @@ def build_step(plan: StepPlan) -> Callable[..., tuple[TrainState, Metrics]]:
         def compute(trained: Weights, part: tuple[Any, Any]) -> tuple[jax.Array, jax.Array]:
             own_rows, own_noised = part
             call = prepare_call(plan, trained | frozen, remat=POLICIES[plan.remat])
-            with linear_layers_as(linear.linear) if is_rounded else contextlib.nullcontext():
+            with layers():
                 predict = functools.partial(
                     plan.learner.predict,
                     noisy=own_noised.noisy,
@@ -126,14 +123,7 @@ def build_step(plan: StepPlan) -> Callable[..., tuple[TrainState, Metrics]]:
 
         gradient_of = jax.value_and_grad(compute, has_aux=True)
         (loss, errors), gradients = _accumulate(gradient_of, state.trained, (dict(rows), noised), plan)
-        update: Any = plan.optimizer.update  # optax has no types for what it returns
-        moves, optimizer = update(gradients, state.optimizer, state.trained, rate=rate)
-        trained: Any = optax.apply_updates(state.trained, moves)
-        average: Any = state.average
-        if average:
-            # Early on it covers about a tenth of the steps so far, so that it forgets the start.
-            decay = jnp.minimum(plan.ema, (1.0 + state.step) / (10.0 + state.step))
-            average = optax.incremental_update(trained, average, 1.0 - decay)
+        moved, moves = move(plan.optimizer, state, gradients, rate, ema=plan.ema)
         counted = rows["weight"] > 0
         places = jnp.clip((noised.sigmas * BINS).astype(jnp.int32), 0, BINS - 1)
         metrics = Metrics(
@@ -142,11 +132,25 @@ def build_step(plan: StepPlan) -> Callable[..., tuple[TrainState, Metrics]]:
             update_norm=optax.tree.norm(moves),
             losses=jnp.zeros(BINS).at[places].add(jnp.where(counted, errors, 0)),
             counts=jnp.zeros(BINS).at[places].add(counted.astype(jnp.float32)),
-            skipped=optimizer.notfinite_count,
+            skipped=moved.optimizer.notfinite_count,
         )
-        return TrainState(state.step + 1, trained, optimizer, average), metrics
+        return moved._replace(step=state.step + 1), metrics
 
     return step
+
+
+def move(
+    optimizer: Any, state: TrainState, gradients: Weights, rate: jax.Array, *, ema: float
+) -> tuple[TrainState, Any]:
+    """Returns the state with what the gradients changed, its step not counted yet, and the moves of its weights."""
+    moves, after = optimizer.update(gradients, state.optimizer, state.trained, rate=rate)
+    trained: Any = optax.apply_updates(state.trained, moves)
+    average: Any = state.average
+    if average:
+        # Early on it covers about a tenth of the steps so far, so that it forgets the start.
+        decay = jnp.minimum(ema, (1.0 + state.step) / (10.0 + state.step))
+        average = optax.incremental_update(trained, average, 1.0 - decay)
+    return TrainState(state.step, trained, after, average), moves
 
 
 def build_program(
@@ -174,6 +178,11 @@ class Way:
 
     remat: str
     accumulate: int
+
+
+def name_step(shape: Shape, way: Way) -> tuple[Any, ...]:
+    """Returns the key of a step's program, by which packs know it."""
+    return ("train", shape, way.remat, way.accumulate)
 
 
 def list_ways(asked: str, mesh: Mesh, *, accumulate: int, batch_size: int, is_strict: bool = False) -> tuple[Way, ...]:

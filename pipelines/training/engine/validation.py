@@ -10,7 +10,9 @@ from typing import Any
 import jax
 import jax.numpy as jnp
 import numpy as np
+from jax.sharding import NamedSharding, PartitionSpec
 
+from pipelines.runtime.programs.compiled import Program
 from pipelines.training.engine.objective import Diffusion, Noised, Objective, sum_errors
 from pipelines.training.engine.step import StepPlan, Weights, prepare_call
 
@@ -35,6 +37,16 @@ def build_validation(plan: StepPlan) -> Any:
         return summed, rows["weight"].sum()
 
     return validate
+
+
+def build_validation_program(
+    plan: StepPlan, trained: Mapping[str, Any], frozen: Mapping[str, Any], rows: Mapping[str, Any], *, key: Any
+) -> Program:
+    """Describes the compiled validation; all but the plan are shapes, dtypes and shardings."""
+    replicated = NamedSharding(plan.mesh, PartitionSpec())
+    number = jax.ShapeDtypeStruct((), np.int32, sharding=replicated)
+    arguments = (dict(trained), dict(frozen), dict(rows), number, number)
+    return Program(key=key, function=build_validation(plan), arguments=arguments)
 
 
 def _mix(objective: Objective, latents: jax.Array, level: jax.Array, key: jax.Array) -> Noised:

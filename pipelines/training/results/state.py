@@ -5,14 +5,18 @@ says so instead of going on with it.
 """
 
 import json
-from collections.abc import Mapping
+from collections.abc import Callable, Mapping
 from pathlib import Path
 from typing import Any
 
 import orbax.checkpoint as ocp
 
-from pipelines.errors import RecipeError
+from pipelines.errors import LumeshError, RecipeError
 from pipelines.messages import say
+from pipelines.runtime.devices import hosts
+
+_DAMAGED = ("DATA_LOSS", "OUT_OF_RANGE", "NOT_FOUND")
+"""What tensorstore says of files that are cut off, changed, or gone."""
 
 
 def find_newest(folder: Path) -> int | None:
@@ -45,10 +49,36 @@ class StateFolder:
             step, args=ocp.args.Composite(state=ocp.args.StandardSave(state), facts=ocp.args.JsonSave(dict(facts)))
         )
 
-    def load(self, described: Any, facts: Mapping[str, Any]) -> Any:
-        """Reads the newest state with the shapes and shardings `described`; raises RecipeError if facts differ."""
-        newest = self.newest
-        assert newest is not None, "ask `newest` first"
+    def load(
+        self, described: Any, facts: Mapping[str, Any], *, on_damage: Callable[[str], None] = lambda _text: None
+    ) -> Any:
+        """Reads the newest state with the shapes and shardings `described`; raises RecipeError if facts differ.
+
+        One that the disk has damaged is put aside, which is told, and the one before is read; raises LumeshError if
+        there is none. Of several hosts none can put it aside for the others, and ValueError is raised.
+        """
+        while True:
+            newest = self.newest
+            assert newest is not None, "ask `newest` first"
+            try:
+                return self._read(newest, described, facts)
+            except ValueError as error:
+                if hosts.count() > 1 or not any(sign in str(error) for sign in _DAMAGED):
+                    raise
+            self._put_aside(newest)
+            text = say("The state after {count} steps is damaged; the one before is taken.", count=newest)
+            if self.newest is None:
+                raise LumeshError(
+                    say("The state after {count} steps is damaged, and there is no other.", count=newest),
+                    advice=say("Choose another output folder, or remove {folder}, to begin anew.", folder=self._folder),
+                )
+            on_damage(text)
+
+    def _put_aside(self, step: int) -> None:
+        (self._folder / str(step)).rename(self._folder / f"damaged-{step}")
+        self._manager.reload()
+
+    def _read(self, newest: int, described: Any, facts: Mapping[str, Any]) -> Any:
         found = self._manager.restore(newest, args=ocp.args.Composite(facts=ocp.args.JsonRestore()))["facts"]
         wanted = json.loads(json.dumps(dict(facts)))
         for name, value in wanted.items():

@@ -3,11 +3,11 @@
 import numpy as np
 import pytest
 
+from pipelines.demos.learning import Batch
 from pipelines.demos.postcards import draw_scene
 from pipelines.demos.stills.album import Album
 from pipelines.demos.stills.captions import is_empty
 from pipelines.demos.stills.course import DROPPED_SHARE, draw_batch
-from pipelines.demos.training.trainer import Batch
 
 
 @pytest.fixture(scope="module")

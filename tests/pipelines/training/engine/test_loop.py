@@ -97,5 +97,7 @@ def test_a_stop_saves_and_the_next_run_goes_on(tmp_path: Path) -> None:
 
 
 def test_a_time_limit_stops_it(tmp_path: Path) -> None:
-    _, done, _ = _run(tmp_path, max_s=0.0)
-    assert done == 1
+    stop = Stop()
+    stop.limit(0.0)
+    _, done, _ = _run(tmp_path, stop=stop)
+    assert (done, stop.reason) == (1, "time limit")

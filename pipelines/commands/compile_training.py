@@ -1,0 +1,146 @@
+"""`compile --train`: compiles a training's steps ahead, so that `train` with the same options compiles none.
+
+Options are those of `train`; of its data only the sizes of the pictures matter. Hidden behind `compile` (__main__.py).
+"""
+
+import inspect
+from dataclasses import replace
+from pathlib import Path
+from typing import Annotated, Any
+
+import typer
+
+from pipelines.commands import options, train
+from pipelines.commands.compile import check_output
+from pipelines.commands.progress import TerminalProgress
+from pipelines.errors import RecipeError
+from pipelines.messages import english
+from pipelines.models.catalog import Model, Shape
+from pipelines.plan.topologies import find_topology
+from pipelines.stages import Progress
+from pipelines.training.settings import TrainingSettings, read_settings
+
+_UNUSED = ("coordinator", "processes", "process", "check", "allow_cpu", "pack")
+
+
+def compile_training(
+    model: str | None,
+    *,
+    topology: str,
+    shape: list[str] | None,
+    config: Path | None,
+    name: str | None,
+    as_json: bool,
+    data_dir: Path,
+    output: Path | None,
+    kernels: str | None,  # noqa: ARG001 - its callback has chosen
+    **given: Any,
+) -> None:
+    """Compiles a training's steps for a machine that need not be here, into a file that `train` loads.
+
+    Example: python -m pipelines compile --train sdxl-base --lora --data ./corgi --topology v6e-8
+
+    Takes the options of `train`: the steps are the same only if all that they compute is. --data gives the sizes of the
+    pictures and how many a step has; without it, --shape and --global_batch_size do.
+    """
+    place = options.DataDirectory(data_dir=data_dir)
+    machine = find_topology(topology, trains=True)
+    settings = read_settings({"model": model, **given}, config, needs_data=False)
+    found = train.find_model(place.catalog, settings.model)
+    start = found.choose_start(revision=settings.revision, variant=settings.variant)
+    file = output or place.packs_dir / f"train-{found.id}-{topology}.pack"
+    check_output(file)
+    from pipelines.runtime.devices.platform import prepare_compiler
+
+    prepare_compiler(cpu_devices=machine.devices)  # before jax is imported
+    from pipelines.plan.topologies import find_devices
+    from pipelines.runtime.devices.mesh import build_mesh
+    from pipelines.training.packing import make_pack
+
+    mesh = build_mesh(settings.mesh or f"dp={machine.devices}", devices=find_devices(machine))
+    shapes, batch_size = _find_sizes(settings, found, shape, devices=mesh.shape["dp"], name=name)
+    with TerminalProgress(is_silent=as_json) as progress:
+        manifest = make_pack(
+            settings, start, mesh, shapes=shapes, batch_size=batch_size,
+            limit_bytes=machine.chip.hbm_bytes if machine.chip else None,
+            device_count=machine.devices, topology=machine.name, file=file,
+            on_compile=lambda shape, way: progress(
+                Progress(phase="compiling", total=len(shapes), detail=f"{shape}, remat {way.remat}")
+            ),
+            on_refusal=lambda way, _next: typer.echo(
+                f"lumesh: does not fit with --remat {way.remat} in {way.accumulate} parts", err=True
+            ),
+        )  # fmt: skip
+    programs = [entry.name for entry in manifest.programs]
+    if as_json:
+        facts = manifest.model_dump(mode="json", exclude={"programs"})
+        options.print_json({"output": str(file), "bytes": file.stat().st_size, "programs": programs, **facts})
+        return
+    typer.echo(file)
+    typer.echo(
+        f"{', '.join(programs)} of {found.id} for {manifest.target.devices}, mesh {manifest.target.mesh}, "
+        f"{batch_size} pictures a step: {file.stat().st_size / 1e6:.1f} MB, compiled in {manifest.compile_s:.1f} s",
+        err=True,
+    )
+
+
+def _find_sizes(
+    settings: TrainingSettings, model: Model, asked: list[str] | None, *, devices: int, name: str | None
+) -> tuple[list[Shape], int]:
+    """Returns the shapes, and the pictures a step: of the data, or as asked, or the model's default shape."""
+    from pipelines import registry
+    from pipelines.training.checks import check_training, choose_batch
+
+    if settings.data:
+        spread = settings.model_copy(update={"mesh": f"dp={devices}"})
+        checked = check_training(spread, model, registry.find_learner(model), name=name)
+        return [Shape.parse(size) for size in checked.buckets], checked.batch_size
+    batch_size = choose_batch(settings, 0, devices)
+    if batch_size % (devices * settings.accumulate):
+        wanted = f"{devices} devices times {settings.accumulate} parts"
+        raise RecipeError({"global_batch_size": english(f"{batch_size} is no multiple of {wanted}")})
+    return [_parse(text, settings, model) for text in asked or [str(model.default_shape)]], batch_size
+
+
+def _parse(text: str, settings: TrainingSettings, model: Model) -> Shape:
+    try:
+        shape = Shape.parse(text)
+    except ValueError as error:
+        raise RecipeError({"shape": english(f"{text} is no size, such as {model.default_shape}")}) from error
+    return replace(shape, frames=settings.frames) if settings.frames is not None else shape
+
+
+def build_command() -> Any:
+    """Returns the command with `train`'s options, as typer reads functions."""
+    trains = inspect.signature(train.build_command()).parameters
+    own: dict[str, Any] = {
+        "topology": Annotated[
+            str, typer.Option(callback=options.read_topology, help="As of `plan --train`, such as v6e-8, or cpu-1/8.")
+        ],
+        "shape": Annotated[
+            list[str] | None,
+            typer.Option(help="Without --data; give it again for more.", show_default="the model's default shape"),
+        ],
+        "output": Annotated[
+            Path | None,
+            typer.Option(
+                help="The pack to write.", show_default="packs/train-MODEL-TOPOLOGY.pack in the data directory"
+            ),
+        ],
+    }
+    parameters = [one for title, one in trains.items() if title not in (*_UNUSED, *own)]
+    parameters += [
+        inspect.Parameter(
+            title, inspect.Parameter.KEYWORD_ONLY, annotation=kind,
+            default=inspect.Parameter.empty if title == "topology" else None,
+        )
+        for title, kind in own.items()
+    ]  # fmt: skip
+
+    def command(**given: Any) -> None:
+        compile_training(given.pop("model"), **given)
+
+    command.__doc__ = compile_training.__doc__
+    command.__signature__ = inspect.Signature(parameters)  # pyright: ignore[reportFunctionMemberAccess]
+    command.__annotations__ = {parameter.name: parameter.annotation for parameter in parameters}
+    return command

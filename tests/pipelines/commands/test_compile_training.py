@@ -1,0 +1,58 @@
+"""`compile --train`: the same options after `train` compile no step, and learn the very same."""
+
+import json
+from pathlib import Path
+from typing import Any
+
+import pytest
+
+from pipelines.__main__ import main
+from pipelines.runtime.programs.aot_packs import read_manifest
+from tests.pipelines.training.zorb import make
+
+TRAINING = ["tiny", "--lora", "--rank", "4", "--mesh", "dp=1", "--steps", "2", "--global-batch-size", "2"]
+
+
+def run(capsys: pytest.CaptureFixture[str], *words: str | Path) -> list[dict[str, Any]]:
+    """The objects that a command prints."""
+    capsys.readouterr()
+    assert main([*map(str, words), "--json"]) == 0
+    printed = capsys.readouterr().out.strip()
+    if printed.startswith("{\n"):
+        return [json.loads(printed)]
+    return [json.loads(line) for line in printed.splitlines()]
+
+
+def test_a_step_from_a_pack_is_not_compiled_and_learns_the_same(
+    data_dir: Path, tmp_path: Path, capsys: pytest.CaptureFixture[str]
+) -> None:
+    data = make(tmp_path / "zorb", count=2, side=64)
+    told = ["--data", data, "--data-dir", data_dir]
+    pack = tmp_path / "steps.pack"
+    (packed,) = run(capsys, "compile", "--train", *TRAINING, *told, "--topology", "cpu-8", "--output", pack)
+    assert packed["programs"] == ["train 64x64 none 1"]
+    assert read_manifest(pack).model == "tiny, training"
+
+    train = ["train", *TRAINING, *told, "--allow-cpu"]
+    *plain, plain_end = run(capsys, *train, "--output", tmp_path / "plain")
+    *events, end = run(capsys, *train, "--output", tmp_path / "packed", "--pack", pack)
+    assert [event["event"] for event in plain].count("compiling") == 1
+    assert "compiling" not in [event["event"] for event in events]
+    assert "from steps.pack" in " ".join(event["text"] for event in events if event["event"] == "note")
+    assert end["compiles"] == 0
+    assert end["loss"] == plain_end["loss"]
+    first, second = (Path(one["output"]).read_bytes() for one in (plain_end, end))
+    assert first[-4096:] == second[-4096:]
+
+
+def test_without_data_sizes_and_batch_are_given(
+    data_dir: Path, tmp_path: Path, capsys: pytest.CaptureFixture[str]
+) -> None:
+    words = ["compile", "--train", *TRAINING, "--data-dir", str(data_dir), "--topology", "cpu-1"]
+    assert main([*words, "--shape", "nonsense", "--output", str(tmp_path / "a.pack")]) == 2
+    assert "nonsense is no size" in capsys.readouterr().err
+    assert main([*words, "--global-batch-size", "3", "--accumulate", "3", "--mesh", "dp=2", "--topology", "cpu-8",
+                 "--output", str(tmp_path / "a.pack")]) == 2  # fmt: skip
+    assert "3 is no multiple of 2 devices times 3 parts" in capsys.readouterr().err
+    assert main([*words, "--output", str(tmp_path / "a.txt")]) == 2
+    assert "should end in .pack" in capsys.readouterr().err
