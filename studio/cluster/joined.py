@@ -12,6 +12,9 @@ VARIABLE = "LUMESH_JOINED"
 RESOURCE = "lumesh"
 """The Ray resource that says how many workers a machine has room for."""
 
+NOTHING_MORE = ("--disable-usage-stats", "--include-log-monitor", "false")
+"""Flags of `ray start` without what nobody here asks for: logs are files of each machine."""
+
 SLICE_LABELS = ("lumesh-slice", "lumesh-hosts", "lumesh-host")
 """The labels of a node that is a host of a slice: the slice's name, how many hosts it has, and which one this is."""
 
