@@ -12,6 +12,7 @@ from pipelines.errors import LumeshError
 from pipelines.files.whole import write_whole
 from studio.cluster import head_file
 from studio.cluster.dispatcher import Dispatcher
+from studio.cluster.joined import QUIET
 from studio.cluster.keeper import FINISH, STOP
 from studio.cluster.token import give_ray, make_token
 from studio.database import open_database
@@ -37,7 +38,7 @@ def main() -> int:
     try:
         with hold_lock(settings.dispatcher_lock, who="Another dispatcher", timeout_s=LOCK_TIMEOUT_S):
             make_token(settings.ray_token_file)
-            os.environ.update(give_ray(settings.ray_token_file))  # before Ray is imported
+            os.environ.update(give_ray(settings.ray_token_file) | QUIET)  # before Ray is imported
             _dispatch(settings)
             return 0
     except LumeshError as error:

@@ -31,7 +31,7 @@ from studio.cluster import head_file
 from studio.cluster.actor import FollowerActor, WorkerActor
 from studio.cluster.gang import GangHandle
 from studio.cluster.head_file import HeadProcess
-from studio.cluster.joined import NOTHING_MORE, RESOURCE, VARIABLE, Joined, SliceHost, name_worker
+from studio.cluster.joined import NOTHING_MORE, QUIET, RESOURCE, VARIABLE, Joined, SliceHost, name_worker
 from studio.cluster.link import Handle, Place, WorkerGoneError, WorkerSilentError
 from studio.cluster.token import give_ray
 from studio.ray_ports import choose_meeting
@@ -121,6 +121,7 @@ def node_environment(joined: Joined, token_file: Path) -> dict[str, str]:
     return {
         **joined.environment,
         **give_ray(token_file),
+        **QUIET,
         "PYTHONPATH": path,
         VARIABLE: joined.write(),
         # an actor that asks for no GPU sees all of them; it is limited by its own share (worker/shares.py)
