@@ -10,6 +10,7 @@ import importlib.util
 import json
 import os
 import platform
+import random
 import re
 import signal
 import socket
@@ -225,7 +226,7 @@ class Node:
                 self._leave(process)
                 return 0
             console.print(f"  the cluster is gone (code {process.returncode}); tries again", markup=False)
-            time.sleep(AGAIN_S)
+            time.sleep(AGAIN_S * (1 + random.random()))  # two nodes of one machine that start at once fail, both
         return 0
 
     def _end(self, _signal: int, _frame: FrameType | None) -> None:

@@ -75,6 +75,8 @@ class Town:
             environ = os.environ | environment
             self.machines.append(subprocess.Popen(command, cwd=ROOT, stdout=log, stderr=log, env=environ))
         self.ports[self.machines[-1].pid] = ports
+        # Nodes of one machine choose the names of their sockets one after the other, or both choose the same.
+        wait(f"the node of {name}", lambda: not is_free(ports.first))
 
     def leave(self, *numbers: int) -> None:
         """Ends machines in order, by the number of their start."""
@@ -132,6 +134,14 @@ def town(start_studio: Callable[..., RunningStudio]) -> Iterator[Town]:
             yield town
         finally:
             town.end()
+
+
+def make_alone(file: Path) -> subprocess.Popen[bytes]:
+    """Starts the command that makes the slice's picture in one process."""
+    command = [sys.executable, "-m", "pipelines", "generate", "--model", "demo-flux2", "--prompt", "A red sailboat"]
+    command += ["--seed", "5", "--num-inference-steps", "1", "--allow-cpu", "--output", str(file)]
+    environment = os.environ | {"XLA_FLAGS": with_devices(COMPILE_FAST, HOSTS), "JAX_PLATFORMS": "cpu"}
+    return subprocess.Popen(command, cwd=ROOT, env=environment)
 
 
 def find_followers(machine: subprocess.Popen[bytes]) -> list[psutil.Process]:
@@ -318,6 +328,7 @@ def test_jobs_go_on_without_the_dispatcher_and_the_next_one_tells_all_of_it(town
 
 def test_a_slice_of_two_hosts_is_one_worker_whose_lost_host_costs_one_attempt(town: Town, tmp_path: Path) -> None:
     one = {"XLA_FLAGS": with_devices(COMPILE_FAST, 1), "JAX_PLATFORMS": "cpu"}
+    alone_makes = make_alone(tmp_path / "alone.png")  # beside all that waits below
     for host in range(HOSTS):
         part = ["--slice", "big", "--processes", str(HOSTS), "--process", str(host)]
         town.join(f"host-{host}", "--allow-cpu", "--model", "demo-flux2", *part, **one)
@@ -343,10 +354,7 @@ def test_a_slice_of_two_hosts_is_one_worker_whose_lost_host_costs_one_attempt(to
     wait("its end", lambda: town.studio.read(f"jobs/{second}")["state"] == "cancelled")
     town.drain("one", "two", action="undrain")
 
-    command = [sys.executable, "-m", "pipelines", "generate", "--model", "demo-flux2", "--prompt", "A red sailboat"]
-    command += ["--seed", "5", "--num-inference-steps", "1", "--allow-cpu", "--output", str(tmp_path / "alone.png")]
-    environment = os.environ | one | {"XLA_FLAGS": with_devices(COMPILE_FAST, HOSTS)}
-    subprocess.run(command, cwd=ROOT, check=True, env=environment, timeout=START_S)
+    assert alone_makes.wait(START_S) == 0
     alone, together = (
         np.asarray(Image.open(file).convert("RGB"), int) for file in (tmp_path / "alone.png", io.BytesIO(made))
     )
