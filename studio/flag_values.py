@@ -17,6 +17,7 @@ from pipelines.models.catalog import Shape
 from pipelines.models.model import WEIGHTS
 from pipelines.recipes.taylor import TAYLOR
 from pipelines.runtime.kernels.switches import read_choice
+from studio.ray_ports import Ports
 
 ENGINES = ("local", "ray")
 DOCTOR = ("auto", "on", "off")
@@ -28,6 +29,13 @@ def parse_port(text: str) -> int:
     if not text.isdecimal() or not 0 < int(text) < 65536:
         raise argparse.ArgumentTypeError(f"{text!r} is not a port; use a number from 1 to 65535")
     return int(text)
+
+
+def parse_ports(text: str) -> Ports:
+    try:
+        return Ports.parse(text)
+    except ValueError as error:
+        raise argparse.ArgumentTypeError(str(error)) from error
 
 
 def parse_mesh(text: str) -> str | None:

@@ -25,6 +25,7 @@ from studio.flag_values import (
     parse_mesh,
     parse_packs,
     parse_port,
+    parse_ports,
     parse_prewarm,
     parse_price,
     parse_quota,
@@ -67,6 +68,8 @@ def read_settings(arguments: Sequence[str], environment: Mapping[str, str]) -> S
     data_dir = found.data_dir.expanduser().absolute()
     if not found.workers and found.engine == "local":
         parser.error("--workers 0 leaves nobody to make pictures; it is for --engine ray, where other machines do")
+    if found.ray_ports is not None and (found.ray_port in found.ray_ports or found.port in found.ray_ports):
+        parser.error(f"--ray-ports {found.ray_ports} must not hold --ray-port {found.ray_port} or --port {found.port}")
     return Settings(
         host=found.host,
         port=found.port,
@@ -90,6 +93,7 @@ def read_settings(arguments: Sequence[str], environment: Mapping[str, str]) -> S
         ray_address=found.ray_address,
         ray_host=found.ray_host,
         ray_port=found.ray_port,
+        ray_ports=found.ray_ports,
         queue_quota=found.queue_quota,
         openai_exact_models=found.openai_exact_models,
         allow_private_webhooks=found.allow_private_webhooks,
@@ -131,6 +135,7 @@ def _read_defaults(environment: Mapping[str, str]) -> dict[str, str]:
     others = (
         "ray_address",
         "ray_host",
+        "ray_ports",
         "model",
         "mesh",
         "kernels",
@@ -170,6 +175,13 @@ def _make_parser(defaults: Mapping[str, str]) -> argparse.ArgumentParser:
     )
     parser.add_argument(
         "--ray-port", "--ray_port", type=parse_port, help=f"port for machines that join (default {RAY_PORT})"
+    )
+    parser.add_argument(
+        "--ray-ports",
+        "--ray_ports",
+        type=parse_ports,
+        metavar="FIRST-LAST",
+        help="all other ports of Ray's processes on this machine (default: the system chooses)",
     )
     parser.add_argument(
         "--workers",

@@ -14,6 +14,7 @@ from pipelines.models.model import FULL
 from pipelines.runtime.weights.hub_pins import PINS_FILE
 from pipelines.runtime.weights.hub_token import TOKEN_FILE
 from studio.access_settings import USERS_FILE, AccessSettings
+from studio.ray_ports import Ports
 
 QUEUE_QUOTA = 200  # jobs of one owner that may wait at a time
 LOCAL = "local"  # the id of this machine's first worker; further ones are local-2, local-3, ...
@@ -62,6 +63,8 @@ class Settings:
     ray_host: str | None = None
     """The address of this machine that other machines reach it by; None: the one that Ray finds."""
     ray_port: int = RAY_PORT
+    ray_ports: Ports | None = None
+    """The range of all other ports of Ray's processes on this machine; None: the system chooses."""
     outputs: Path | None = None
     trainings: Path | None = None
     queue_quota: int = QUEUE_QUOTA
@@ -185,6 +188,11 @@ class Settings:
         return self.data_dir / "logs" / "dispatcher.log"
 
     @property
+    def dispatcher_error_file(self) -> Path:
+        """Why the last dispatcher could not start, as a card."""
+        return self.data_dir / "logs" / "dispatcher-error.json"
+
+    @property
     def worker_log(self) -> Path:
         """The log of this machine's first worker."""
         return self.find_log(LOCAL)
@@ -259,6 +267,7 @@ class Settings:
         """Returns the flags that give the dispatcher what workers do not need."""
         flags = ["--engine", self.engine, "--workers", str(self.workers), "--ray-port", str(self.ray_port)]
         flags += ["--ray-address", self.ray_address] if self.ray_address else []
+        flags += ["--ray-ports", str(self.ray_ports)] if self.ray_ports else []
         return flags + (["--ray-host", self.ray_host] if self.ray_host else [])
 
     def worker_environment(self, environment: Mapping[str, str]) -> dict[str, str]:

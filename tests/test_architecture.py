@@ -30,7 +30,7 @@ LAYERS = (
     ("studio.models",),
     ("studio.flags",),
     ("studio.flag_values", "studio.settings", "studio.address", "studio.storage"),
-    ("studio.access_settings",),
+    ("studio.access_settings", "studio.ray_ports"),
     ("pipelines.__main__",),
     ("pipelines.commands",),
     ("pipelines.doctor",),

@@ -141,6 +141,7 @@ def test_every_flag_of_the_settings_table_is_taken(tmp_path: Path) -> None:
         "--ray-address": "10.0.0.2:6379",
         "--ray-host": "10.0.0.2",
         "--ray-port": "6380",
+        "--ray-ports": "20000-20199",
         "--queue-quota": "10",
         "--allow-origins": "https://app.example",
         "--max-disk": "50GB",

@@ -2,18 +2,22 @@
 
 import asyncio
 import faulthandler
+import json
 import logging
 import os
 import sys
 from contextlib import suppress
 
 from pipelines.errors import LumeshError
+from pipelines.files.whole import write_whole
 from studio.cluster import head_file
 from studio.cluster.dispatcher import Dispatcher
+from studio.cluster.joined import QUIET
 from studio.cluster.keeper import FINISH, STOP
 from studio.cluster.token import give_ray, make_token
 from studio.database import open_database
 from studio.flags import read_settings
+from studio.jobs.job import Card
 from studio.settings import Settings
 from studio.storage import PRIVATE_UMASK
 from studio.worker import CANNOT_START_CODE
@@ -34,11 +38,12 @@ def main() -> int:
     try:
         with hold_lock(settings.dispatcher_lock, who="Another dispatcher", timeout_s=LOCK_TIMEOUT_S):
             make_token(settings.ray_token_file)
-            os.environ.update(give_ray(settings.ray_token_file))  # before Ray is imported
+            os.environ.update(give_ray(settings.ray_token_file) | QUIET)  # before Ray is imported
             _dispatch(settings)
             return 0
     except LumeshError as error:
         logging.getLogger(__name__).error("%s %s", error, error.advice)
+        write_whole(settings.dispatcher_error_file, json.dumps(Card.of(error).to_json()).encode())
         return CANNOT_START_CODE
 
 

@@ -10,6 +10,7 @@ import importlib.util
 import json
 import os
 import platform
+import random
 import re
 import signal
 import socket
@@ -29,9 +30,10 @@ from pipelines.runtime.devices import hosts
 from studio.cluster import token
 from studio.cluster.actor import DRAIN_FILE, DRAINED_PREFIX
 from studio.cluster.groups import end_group
-from studio.cluster.joined import RESOURCE, Joined, SliceHost
+from studio.cluster.joined import NOTHING_MORE, RESOURCE, Joined, SliceHost
 from studio.cluster.keeper import NoRayError
 from studio.flags import read_settings
+from studio.ray_ports import LABEL, Ports
 from studio.worker.shares import divide
 
 CONNECT_S = 5.0
@@ -50,7 +52,7 @@ EXAMPLES = """examples:
   python -m studio.worker join 10.0.0.2:6379 --workers 2                 two GPUs, a worker on each
   python -m studio.worker join 10.0.0.2:6379 --slice big --processes 4 --process 0    one of four hosts, one worker
 A host of a TPU pod finds these three by itself.
-further flags are the studio's: --data-dir, --mesh, --prewarm, --chip-price, --allow-cpu, --fake
+further flags are the studio's: --data-dir, --mesh, --prewarm, --chip-price, --ray-ports, --allow-cpu, --fake
 """
 
 console = Console(highlight=False, soft_wrap=True)
@@ -102,7 +104,8 @@ def run(arguments: Sequence[str], environment: Mapping[str, str]) -> int:
             is_slice=part is not None,
         )
         notice_s = NOTICE_S if found.spot else 0.0
-        return Node(found.address, joined, file, settings.data_dir, part=part, notice_s=notice_s).run()
+        ports = settings.ray_ports
+        return Node(found.address, joined, file, settings.data_dir, part=part, ports=ports, notice_s=notice_s).run()
     except LumeshError as error:
         console.print(f"{error.title}: {error}", markup=False)
         return 2
@@ -174,6 +177,7 @@ class Node:
         data_dir: Path,
         *,
         part: SliceHost | None = None,
+        ports: Ports | None = None,
         notice_s: float,
     ) -> None:
         self._address = address
@@ -181,6 +185,7 @@ class Node:
         self._token_file = token_file
         self._drain_file = data_dir / DRAIN_FILE
         self._part = part
+        self._ports = ports
         self._notice_s = notice_s
         self._is_ending = False
 
@@ -194,11 +199,15 @@ class Node:
         self._drain_file.unlink(missing_ok=True)
         room = json.dumps({RESOURCE: len(self._joined.devices)})
         command = [
-            *(sys.executable, "-m", "ray.scripts.scripts", "start", "--block", "--disable-usage-stats"),
+            *(sys.executable, "-m", "ray.scripts.scripts", "start", "--block", *NOTHING_MORE),
             *("--address", self._address, "--node-name", self._joined.name, "--num-cpus", "0", "--resources", room),
         ]
-        if self._part is not None:
-            command += ["--labels", self._part.write_labels()]
+        labels = [self._part.write_labels()] if self._part is not None else []
+        if self._ports is not None:
+            command += self._ports.list_flags()
+            labels.append(f"{LABEL}={self._ports}")
+        if labels:
+            command += ["--labels", ",".join(labels)]
         variables = node_environment(self._joined, self._token_file)
         while not self._is_ending:
             told = f"host {self._part.host} of {self._part.hosts} of the slice {self._part.name}" if self._part else ""
@@ -217,7 +226,7 @@ class Node:
                 self._leave(process)
                 return 0
             console.print(f"  the cluster is gone (code {process.returncode}); tries again", markup=False)
-            time.sleep(AGAIN_S)
+            time.sleep(AGAIN_S * (1 + random.random()))  # two nodes of one machine that start at once fail, both
         return 0
 
     def _end(self, _signal: int, _frame: FrameType | None) -> None:

@@ -12,6 +12,12 @@ VARIABLE = "LUMESH_JOINED"
 RESOURCE = "lumesh"
 """The Ray resource that says how many workers a machine has room for."""
 
+NOTHING_MORE = ("--disable-usage-stats", "--include-log-monitor", "false")
+"""Flags of `ray start` without what nobody here asks for: logs are files of each machine."""
+
+QUIET = {"RAY_task_events_report_interval_ms": "0"}
+"""Variables of all of Ray's processes: no record of each call, which every process would send to the head."""
+
 SLICE_LABELS = ("lumesh-slice", "lumesh-hosts", "lumesh-host")
 """The labels of a node that is a host of a slice: the slice's name, how many hosts it has, and which one this is."""
 

@@ -5,6 +5,7 @@ While there is none, workers go on with what they have, and the line waits. Ray 
 
 import contextlib
 import importlib.util
+import json
 import logging
 import os
 import subprocess
@@ -23,6 +24,7 @@ from studio.jobs.job import Card
 from studio.jobs.workers import WorkerState
 from studio.services.condition import Condition
 from studio.settings import Settings
+from studio.worker import CANNOT_START_CODE
 from studio.worker.logs import open_log, rotate
 
 FINISH, STOP, LOOK = b"f", b"s", b"l"
@@ -119,17 +121,21 @@ class Keeper:
             if self._stopping.is_set():
                 return
             log.warning("the dispatcher ended with code %d", code)
-            self._condition.note(
-                PART,
-                Card(
-                    title=say("The dispatcher ended"),
-                    detail=say("No jobs are given to workers while it starts again; those that run go on."),
-                    advice=say("If this stays, {file} says why.", file=self._settings.dispatcher_log),
-                ),
-            )
+            self._condition.note(PART, self._explain(code))
             delay_s = FIRST_DELAY_S if time.monotonic() - started_s > HEALTHY_S else delay_s
             self._stopping.wait(delay_s)
             delay_s = min(2 * delay_s, MAX_DELAY_S)
+
+    def _explain(self, code: int) -> Card:
+        """Returns what the dispatcher said before it ended, or that it ended."""
+        if code == CANNOT_START_CODE:
+            with contextlib.suppress(OSError, ValueError, TypeError, KeyError):
+                return Card.from_json(json.loads(self._settings.dispatcher_error_file.read_text("utf-8")))
+        return Card(
+            title=say("The dispatcher ended"),
+            detail=say("No jobs are given to workers while it starts again; those that run go on."),
+            advice=say("If this stays, {file} says why.", file=self._settings.dispatcher_log),
+        )
 
     def _run(self) -> int:
         """Runs one dispatcher from start to end."""

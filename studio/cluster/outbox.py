@@ -1,6 +1,7 @@
 """A worker's events on their way to the dispatcher: numbered, and kept until it says that it has stored them."""
 
 import threading
+import time
 from typing import Any
 
 from studio.cluster.protocol import ENDS, Claim, Told
@@ -11,6 +12,8 @@ REPLACED = ("preview", "gauges", "engine", "state")
 URGENT = (*ENDS, "room", "refs", "leaving")
 """Kinds for which somebody waits; others are sent with what comes within COMPANY_S, for fewer calls."""
 COMPANY_S = 0.005
+EVERY_S = 0.1
+"""Others are sent no more often than so, as fast as people read: each call takes a processor from whoever computes."""
 
 
 class Outbox:
@@ -19,6 +22,7 @@ class Outbox:
     def __init__(self) -> None:
         self._told: list[Told] = []
         self._last = 0
+        self._sent_s = -EVERY_S
         self._changed = threading.Condition()
 
     @property
@@ -42,11 +46,16 @@ class Outbox:
             self._changed.notify_all()
 
     def pull(self, after: int, *, wait_s: float) -> list[Told]:
-        """Returns the events above a number, and forgets all others; waits for one if there is none yet."""
+        """Returns the events above a number, and forgets all others; waits for one if there is none yet.
+
+        It waits no longer for company than for the first one.
+        """
         with self._changed:
             self._told = [one for one in self._told if one.number > after]
             if not self._told:
                 self._changed.wait(wait_s)
             if self._told:
-                self._changed.wait_for(lambda: any(one.kind in URGENT for one in self._told), COMPANY_S)
+                company_s = max(COMPANY_S, self._sent_s + EVERY_S - time.monotonic())
+                self._changed.wait_for(lambda: any(one.kind in URGENT for one in self._told), min(wait_s, company_s))
+                self._sent_s = time.monotonic()
             return [*self._told]

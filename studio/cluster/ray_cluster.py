@@ -5,11 +5,12 @@ is none, and the dispatcher is restarted by it.
 """
 
 import asyncio
+import contextlib
 import ipaddress
 import json
 import logging
 import os
-import random
+import socket
 import subprocess
 import sys
 import time
@@ -30,17 +31,18 @@ from studio.cluster import head_file
 from studio.cluster.actor import FollowerActor, WorkerActor
 from studio.cluster.gang import GangHandle
 from studio.cluster.head_file import HeadProcess
-from studio.cluster.joined import RESOURCE, VARIABLE, Joined, SliceHost, name_worker
+from studio.cluster.joined import NOTHING_MORE, QUIET, RESOURCE, VARIABLE, Joined, SliceHost, name_worker
 from studio.cluster.link import Handle, Place, WorkerGoneError, WorkerSilentError
 from studio.cluster.token import give_ray
+from studio.ray_ports import choose_meeting
 from studio.settings import LOCAL, Settings
 from studio.worker.shares import divide
 
 ROOT = Path(__file__).resolve().parent.parent.parent
 START_S = 60.0
+CONNECT_S = 1.0
 CALLS_AT_ONCE = 16  # of an actor: a pull that waits, and all others beside it
 PREFIX = "lumesh-worker-"
-MEETING_PORTS = range(20000, 30000)  # of a slice's first host, where the others find it; another one at each start
 
 log = logging.getLogger(__name__)
 
@@ -75,10 +77,14 @@ class Head:
                 advice=english("Choose an address of a private network with --ray-host, and let nobody else reach it."),
             )
         address = f"{host}:{settings.ray_port}"
+        _refuse_taken(host, settings.ray_port)
         command = [
-            *(sys.executable, "-m", "ray.scripts.scripts", "start", "--head", "--block", "--disable-usage-stats"),
+            *(sys.executable, "-m", "ray.scripts.scripts", "start", "--head", "--block"),
             *("--node-ip-address", host, "--port", str(settings.ray_port), "--node-name", LOCAL, "--num-cpus", "0"),
             *("--include-dashboard", "false", "--resources", json.dumps({RESOURCE: settings.workers})),
+            *NOTHING_MORE,
+            "--no-monitor",
+            *(settings.ray_ports.list_flags() if settings.ray_ports else ()),
         ]
         with settings.dispatcher_log.open("ab") as output:
             process = subprocess.Popen(
@@ -99,12 +105,23 @@ class Head:
         return Joined(name=LOCAL, flags=settings.worker_flags(), devices=devices)
 
 
+def _refuse_taken(host: str, port: int) -> None:
+    """Raises HeadError where something else listens: Ray would only say so in a log of its own."""
+    with contextlib.suppress(OSError):
+        socket.create_connection((host, port), CONNECT_S).close()
+        raise HeadError(
+            english(f"Another program listens at {host}:{port}, perhaps another studio's cluster."),
+            advice=english("Choose another --ray-port; or --ray-address, and that studio's token, to use its cluster."),
+        )
+
+
 def node_environment(joined: Joined, token_file: Path) -> dict[str, str]:
     """Returns the variables of a node's processes, which its actors inherit."""
     path = os.pathsep.join(filter(None, (str(ROOT), os.environ.get("PYTHONPATH"))))
     return {
         **joined.environment,
         **give_ray(token_file),
+        **QUIET,
         "PYTHONPATH": path,
         VARIABLE: joined.write(),
         # an actor that asks for no GPU sees all of them; it is limited by its own share (worker/shares.py)
@@ -158,7 +175,8 @@ class RayCluster:
             machine, address = node["NodeName"], node["NodeManagerAddress"]
             if (part := SliceHost.read_labels(node["Labels"])) is not None:
                 if room or _name_host(part.name, part.host) in own:
-                    slices.setdefault(part, _Spot(node=node["NodeID"], address=address))
+                    meeting = choose_meeting(node["Labels"])
+                    slices.setdefault(part, _Spot(node=node["NodeID"], address=address, meeting=meeting))
                 continue
             for number in range(round(node["Resources"].get(RESOURCE, 0))):
                 worker = name_worker(machine, number)
@@ -189,7 +207,7 @@ class RayCluster:
         names = [_name_host(worker, host) for host in range(len(spots))]
         handles = [handle for name in names if (handle := self._look(name))]
         if not handles:
-            meeting = f"{spots[0].address}:{random.choice(MEETING_PORTS)}"
+            meeting = f"{spots[0].address}:{spots[0].meeting}"
             for host, spot in enumerate(spots):
                 address = Address(coordinator=meeting, processes=len(spots), process=host)
                 handles.append(self._start(names[host], spot, address))
@@ -227,11 +245,15 @@ class RayCluster:
 
 @dataclass(frozen=True, kw_only=True)
 class _Spot:
-    """A node's room for a process: the node's id, its address, and which of its shares of devices."""
+    """A node's room for a process: the node's id, its address, and which of its shares of devices.
+
+    On the first host of a slice the others come to the port `meeting`, another one at each start.
+    """
 
     node: str
     address: str
     number: int = 0
+    meeting: int = 0
 
 
 def _name_host(worker: str, host: int) -> str:

@@ -11,3 +11,6 @@ IDLE_FLAG = "--idle"
 
 ID_FLAG = "--id"
 """Followed by the worker's id, the key of its row: `--id local-2`."""
+
+LAST_JOB, LOOK = b"\n", b"l"
+"""What the app writes to a worker: the running job is your last one; I wrote to the database, where a job may wait."""

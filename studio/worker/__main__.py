@@ -1,8 +1,8 @@
 """The worker process: `python -m studio.worker --data-dir DIR [--id ID] [--model ID] [--mesh M] [--fake] [--idle]`.
 
 It lives as long as its standard input: the app holds the other end, so when the app ends, for whatever reason, reading
-ends and the process exits at once. A byte on standard input makes the running job the last one. A lock in the data
-directory makes sure that there is never a second worker with the same id.
+ends and the process exits at once. What it writes there makes the running job the last one, or an idle worker look for
+a job. A lock in the data directory makes sure that there is never a second worker with the same id.
 
 `python -m studio.worker join HOST:PORT` works for a studio on another machine instead (studio/cluster/join.py).
 """
@@ -23,7 +23,7 @@ from studio.jobs.workers import LOCAL, WorkerState
 from studio.library.files import forget_torn
 from studio.settings import Settings
 from studio.storage import PRIVATE_UMASK
-from studio.worker import CANNOT_START_CODE, ID_FLAG, IDLE_FLAG
+from studio.worker import CANNOT_START_CODE, ID_FLAG, IDLE_FLAG, LAST_JOB
 from studio.worker.checkup import check_up
 from studio.worker.insisting import insist
 from studio.worker.local_desk import LocalDesk
@@ -33,6 +33,7 @@ from studio.worker.opening import make_worker, open_devices
 # A worker that was told to end does so after its current chunk; a device call can take this long.
 LOCK_TIMEOUT_S = 20.0
 ORPHAN_EXIT_CODE = 3
+WISHES = 4096  # that are read at once; the app writes one after each of its transactions
 JOIN = "join"
 
 
@@ -48,11 +49,11 @@ def main() -> int:
     settings = read_settings(flags, os.environ)
     os.umask(PRIVATE_UMASK)
     database = insist(lambda: open_database(settings.database_file))
-    ending = threading.Event()
-    threading.Thread(target=_follow_app, args=(ending,), name="app", daemon=True).start()
+    ending, woken = threading.Event(), threading.Event()
+    threading.Thread(target=_follow_app, args=(ending, woken), name="app", daemon=True).start()
     try:
         with hold_lock(settings.find_worker_lock(worker), who="Another worker", timeout_s=LOCK_TIMEOUT_S):
-            _work(settings, database, worker, is_prepared=IDLE_FLAG in sys.argv, ending=ending)
+            _work(settings, database, worker, is_prepared=IDLE_FLAG in sys.argv, ending=ending, woken=woken)
             return 0
     except LumeshError as error:
         logging.getLogger(__name__).error("%s", error)
@@ -69,17 +70,26 @@ def _take_id(flags: list[str]) -> tuple[str, list[str]]:
     return flags[place + 1], flags[:place] + flags[place + 2 :]
 
 
-def _follow_app(ending: threading.Event) -> None:
+def _follow_app(ending: threading.Event, woken: threading.Event) -> None:
     """Ends the process when standard input ends, because nobody waits for its work any more."""
-    while os.read(sys.stdin.fileno(), 1):  # unbuffered: a waiting buffer's lock would abort the process at its end
-        ending.set()
+    # unbuffered: a waiting buffer's lock would abort the process at its end
+    while wishes := os.read(sys.stdin.fileno(), WISHES):
+        if LAST_JOB in wishes:
+            ending.set()
+        woken.set()
     os._exit(ORPHAN_EXIT_CODE)
 
 
 def _work(
-    settings: Settings, database: Database, worker_id: str, *, is_prepared: bool, ending: threading.Event
+    settings: Settings,
+    database: Database,
+    worker_id: str,
+    *,
+    is_prepared: bool,
+    ending: threading.Event,
+    woken: threading.Event,
 ) -> None:
-    desk = LocalDesk(database, settings, worker_id)
+    desk = LocalDesk(database, settings, worker_id, woken=woken)
     desk.announce(WorkerState.STARTING, activity=say("starting"), pid=os.getpid(), model="", shapes={})
     forget_torn(settings.outputs_dir, writing=claims.list_running(database))
     trouble = check_up(settings, lambda activity: desk.announce(WorkerState.STARTING, activity=activity))

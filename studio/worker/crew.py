@@ -45,17 +45,23 @@ class Crew:
                 supervisor = Supervisor(self._settings, self._database, self._condition, worker=name, devices=devices)
                 supervisor.start()
                 self._supervisors.append(supervisor)
+            self._database.on_commit = self._wake
         except BaseException:
             self.stop()
             raise
 
     def stop(self, *, finish_s: float | None = None) -> None:
         """Ends all workers at the same time, as Supervisor.stop does."""
+        self._database.on_commit = None
         if not self._supervisors:
             return
         with ThreadPoolExecutor(len(self._supervisors), thread_name_prefix="stop") as threads:
             for done in [threads.submit(one.stop, finish_s=finish_s) for one in self._supervisors]:
                 done.result()
+
+    def _wake(self) -> None:
+        for supervisor in self._supervisors:
+            supervisor.wake()
 
     def _retire(self, staying: set[str]) -> None:
         """Forgets workers that an earlier run had and this one has not; `local` is kept, for what it measured."""

@@ -6,7 +6,7 @@ telling its steps, what must be stored is repeated until it is, and no job is cl
 
 import logging
 import sqlite3
-import time
+import threading
 from pathlib import Path
 from typing import Any
 
@@ -33,7 +33,16 @@ log = logging.getLogger(__name__)
 class LocalDesk:
     """The Desk of the worker with this id, on the local database."""
 
-    def __init__(self, database: Database, settings: Settings, worker: str = LOCAL) -> None:
+    def __init__(
+        self,
+        database: Database,
+        settings: Settings,
+        worker: str = LOCAL,
+        *,
+        woken: threading.Event | None = None,
+    ) -> None:
+        """Sits down; `woken` is set by whoever hears that the app wrote to the database."""
+        self._woken = woken or threading.Event()
         self._database = database
         self._settings = settings
         self._worker = worker
@@ -90,7 +99,8 @@ class LocalDesk:
         return claims.find_next_model(self._database, self._worker, resident=resident)
 
     def wait(self, poll_s: float) -> None:
-        time.sleep(poll_s)
+        if self._woken.wait(poll_s):
+            self._woken.clear()
 
     def claim_next(self, *, resident: str | None) -> Job | None:
         if count_free(self._settings.data_dir) < LOW_BYTES:

@@ -25,7 +25,7 @@ from studio.worker.bench import Bench
 from studio.worker.runners import RUNNERS, Runner
 from studio.worker.saving import name_warm_s
 
-POLL_S = 0.05
+POLL_S = 0.25  # for jobs that other processes than the app queue, and for what a while of waiting changes
 HEARTBEAT_S = 1.0
 RETRY_S = 1.0
 ENGINE_INTERVAL_S = 0.1

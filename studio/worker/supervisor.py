@@ -29,7 +29,7 @@ from studio.jobs.workers import LEASE_S, LOCAL, WorkerState
 from studio.services.condition import Condition, describe_failure
 from studio.settings import Settings
 from studio.storage import BUSY, LOW_BYTES, count_free, explain, full
-from studio.worker import CANNOT_START_CODE, ID_FLAG, IDLE_FLAG
+from studio.worker import CANNOT_START_CODE, ID_FLAG, IDLE_FLAG, LAST_JOB, LOOK
 from studio.worker.lock import hold_lock
 from studio.worker.logs import open_log, rotate
 from studio.worker.silence import Silence
@@ -42,7 +42,6 @@ RETRY_S = 1.0  # between two tries to write what the database did not take
 ROTATE_INTERVAL_S = 30.0
 AT_WORK = (WorkerState.PREPARING, WorkerState.READY, WorkerState.BUSY)
 PART = "worker"  # the supervisor's problems in the condition
-LAST_JOB = b"\n"  # written to the worker to make the running job its last one
 NO_VARIABLES: Mapping[str, str] = MappingProxyType({})
 ROOT = Path(__file__).resolve().parent.parent.parent
 
@@ -99,6 +98,10 @@ class Supervisor:
             )
         self._thread.start()
 
+    def wake(self) -> None:
+        """Makes an idle worker look for a job now."""
+        self._tell(LOOK)
+
     def stop(self, *, finish_s: float | None = None) -> None:
         """Ends the worker; a running job becomes `interrupted`.
 
@@ -124,16 +127,18 @@ class Supervisor:
 
     def _let_finish(self, timeout_s: float) -> None:
         self._finishing.set()
-        process = self._process
-        if process is not None and process.stdin is not None:
-            with contextlib.suppress(OSError, ValueError):  # the process has already ended, and its pipe is closed
-                process.stdin.write(LAST_JOB)
-                process.stdin.flush()
+        self._tell(LAST_JOB)
         deadline = time.monotonic() + timeout_s
         while (
             self._thread.is_alive() and claims.has_running(self._database, self._worker) and time.monotonic() < deadline
         ):
             time.sleep(POLL_S)
+
+    def _tell(self, wish: bytes) -> None:
+        process = self._process
+        if process is not None and process.stdin is not None:
+            with contextlib.suppress(OSError, ValueError):  # it has ended, and its pipe is closed
+                process.stdin.write(wish)  # nothing, when it has not read thousands of them
 
     def _keep_alive(self) -> None:
         delay_s = FIRST_DELAY_S
@@ -197,10 +202,13 @@ class Supervisor:
                 cwd=ROOT,
                 env={**self._settings.worker_environment(os.environ), **self._devices},
                 stdin=subprocess.PIPE,  # its end tells the worker that the app is gone
+                bufsize=0,
                 stdout=worker_log,
                 stderr=subprocess.STDOUT,
                 start_new_session=True,  # Ctrl+C in the terminal is for the app, which then ends the worker
             )
+        assert process.stdin is not None
+        os.set_blocking(process.stdin.fileno(), False)  # no transaction waits for a worker that hangs
         with process:
             try:
                 is_silent = self._watch(process)

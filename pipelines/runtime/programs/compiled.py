@@ -8,6 +8,7 @@ there, so that the size picker can say disk or cold before anything is traced.
 import contextlib
 import hashlib
 import json
+import logging
 import os
 from collections.abc import Callable, Iterator, Sequence
 from concurrent.futures import ALL_COMPLETED, Future, ThreadPoolExecutor, wait
@@ -21,6 +22,8 @@ from jax.experimental.compilation_cache import compilation_cache
 from pipelines.runtime.devices import hosts
 from pipelines.runtime.programs.cache_repair import INDEX, repair
 from pipelines.runtime.programs.compiler_options import choose_options
+
+log = logging.getLogger(__name__)
 
 COMPILE_THREADS = 4
 WAIT_S = 0.1
@@ -78,7 +81,26 @@ def use_persistent_cache(folder: Path) -> int:
     compilation_cache.reset_cache()  # JAX stays with the folder that it opened
     jax.config.update("jax_persistent_cache_min_entry_size_bytes", -1)
     jax.config.update("jax_persistent_cache_min_compile_time_secs", 0.0)
+    if not hosts.is_leader():
+        _keep_here()
     return damaged
+
+
+def _keep_here() -> None:
+    """Keeps what this host compiles: JAX leaves that to the first one, whose folder is another or has other keys."""
+    from jax._src import compilation_cache as kept  # none of this has a public name
+    from jax._src import compiler
+
+    def write(*told: Any) -> None:
+        key, compile_s, name, backend, executable, host_callbacks = told
+        if host_callbacks:  # they belong to this process
+            return
+        try:
+            kept.put_executable_and_time(key, name, executable, backend, int(compile_s))
+        except Exception:
+            log.exception("%s is not kept in the compilation cache", name)
+
+    compiler._cache_write = write  # noqa: SLF001 - JAX has no setting for it
 
 
 @contextlib.contextmanager

@@ -1,6 +1,7 @@
 """The dispatcher is kept alive by the app, and what its workers held is settled when the app stops."""
 
 import importlib.util
+import json
 import signal
 import subprocess
 import sys
@@ -10,18 +11,19 @@ from typing import Any
 
 import pytest
 
-from pipelines.messages import say
+from pipelines.messages import english, say
 from studio.cluster import head_file
 from studio.cluster import keeper as module
 from studio.cluster.head_file import HeadProcess
 from studio.cluster.keeper import Keeper, NoRayError
 from studio.database import Database
 from studio.jobs import claims, queue, workers
-from studio.jobs.job import Job
+from studio.jobs.job import Card, Job
 from studio.jobs.states import JobState
 from studio.jobs.workers import WorkerState
 from studio.services.condition import Condition
 from studio.settings import Settings
+from studio.worker import CANNOT_START_CODE
 
 
 @pytest.fixture
@@ -60,6 +62,21 @@ def test_a_dispatcher_that_ends_is_started_again_and_the_studio_says_so(
     time.sleep(0.1)
     assert len(starts) == count
     assert [card.title for card in keeper._condition.list_cards()] == ["The dispatcher ended"]
+
+
+def test_a_dispatcher_that_cannot_start_says_why(
+    keeper: Keeper, settings: Settings, monkeypatch: pytest.MonkeyPatch, wait_for: Callable[..., Any]
+) -> None:
+    settings.dispatcher_error_file.parent.mkdir()
+    card = Card(title=english("Taken"), detail=english("Another program listens."), advice=english("Choose another."))
+    settings.dispatcher_error_file.write_text(json.dumps(card.to_json()), "utf-8")
+    monkeypatch.setattr(keeper, "_run", lambda: CANNOT_START_CODE)
+    keeper.start()
+    try:
+        wait_for("the reason", keeper._condition.list_cards)
+    finally:
+        keeper.stop()
+    assert keeper._condition.list_cards() == [card]
 
 
 @pytest.mark.parametrize(("finish_s", "state"), [(None, JobState.INTERRUPTED), (0.0, JobState.QUEUED)])

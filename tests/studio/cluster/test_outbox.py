@@ -3,7 +3,7 @@
 import threading
 import time
 
-from studio.cluster.outbox import Outbox
+from studio.cluster.outbox import EVERY_S, Outbox
 
 
 def read(outbox: Outbox, after: int) -> list[tuple[int, str]]:
@@ -44,3 +44,18 @@ def test_a_pull_waits_for_the_next_event_and_no_longer_than_it_was_told() -> Non
     threading.Timer(0.05, outbox.put, args=("turn", None, {})).start()
     assert [told.kind for told in outbox.pull(0, wait_s=10.0)] == ["turn"]
     assert time.monotonic() - began_s < 5.0
+
+
+def test_steps_that_follow_fast_are_sent_together_and_an_end_at_once() -> None:
+    outbox = Outbox()
+    outbox.put("progress", ("a", 1), {"done": 1})
+    assert [told.number for told in outbox.pull(0, wait_s=10.0)] == [1]
+    began_s = time.monotonic()
+    outbox.put("progress", ("a", 1), {"done": 2})
+    threading.Timer(EVERY_S / 10, outbox.put, args=("progress", ("a", 1), {"done": 3})).start()
+    assert [told.number for told in outbox.pull(1, wait_s=10.0)] == [2, 3]
+    assert time.monotonic() - began_s > EVERY_S / 2
+    outbox.put("done", ("a", 1), {})
+    assert [told.number for told in outbox.pull(3, wait_s=10.0)] == [4]
+    outbox.put("progress", ("b", 1), {"done": 1})
+    assert [told.number for told in outbox.pull(4, wait_s=0.0)] == [5], "no longer than for the first one"

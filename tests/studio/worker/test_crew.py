@@ -2,6 +2,7 @@
 
 import os
 import signal
+import time
 from collections.abc import Callable
 from dataclasses import replace
 from typing import Any
@@ -13,6 +14,7 @@ from studio.jobs.states import JobState
 from studio.jobs.workers import WorkerState
 from studio.settings import Settings
 from studio.worker.crew import Crew
+from studio.worker.loop import POLL_S
 
 
 def test_two_workers_run_two_jobs_at_once_and_one_that_dies_takes_only_its_own_along(
@@ -45,3 +47,26 @@ def test_two_workers_run_two_jobs_at_once_and_one_that_dies_takes_only_its_own_a
     rows = workers.read_workers(database)
     assert [(row.id, row.state) for row in rows] == [("local", WorkerState.STOPPED), ("local-2", WorkerState.STOPPED)]
     assert read()[0].state is JobState.INTERRUPTED
+
+
+def test_idle_workers_hear_that_the_app_wrote_a_job(
+    settings: Settings,
+    database: Database,
+    submit: Callable[..., Job],
+    wait_for: Callable[..., Any],
+) -> None:
+    crew = Crew(settings, database)
+    crew.start()
+    try:
+        waited_s: list[float] = []
+        for _ in range(5):
+            wait_for("a worker", lambda: workers.read_worker(database).state is WorkerState.READY)
+            time.sleep(POLL_S / 5)  # so that it has looked in vain, and would only look again after the rest of a turn
+            job = submit(steps=1)
+            wait_for("it to be done", lambda job=job: queue.read_job(database, job.id).state is JobState.DONE)
+            found = queue.read_job(database, job.id)
+            waited_s.append(found.started_at - found.created_at)
+        assert sorted(waited_s)[2] < POLL_S / 2
+    finally:
+        crew.stop()
+    assert database.on_commit is None

@@ -9,6 +9,7 @@ import jax
 import jax.numpy as jnp
 import numpy as np
 import pytest
+from jax._src import compiler, distributed
 
 from pipelines.errors import Cancelled
 from pipelines.runtime.programs import compiled as compiled_module
@@ -101,6 +102,24 @@ def test_even_the_quickest_program_goes_to_disk(cache_dir: Path) -> None:
     before = set(cache_dir.iterdir())
     Programs().compile_all([make_program(1.31, "quick")])
     assert set(cache_dir.iterdir()) > before
+
+
+@pytest.mark.usefixtures("nobody_chose")
+def test_a_further_host_of_a_slice_keeps_its_own_programs(
+    cache_dir: Path, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr(distributed.global_state, "process_id", 1)  # for which JAX keeps nothing
+    monkeypatch.setattr(compiler, "_cache_write", compiler._cache_write)  # to have it back
+    kept: list[bool] = []
+    try:
+        for is_leader in (True, False):
+            monkeypatch.setattr(compiled_module.hosts, "is_leader", lambda is_leader=is_leader: is_leader)
+            use_persistent_cache(tmp_path / str(is_leader))
+            Programs().compile_all([make_program(1.32, "of a host")])
+            kept.append(any((tmp_path / str(is_leader)).glob("*-cache")))
+    finally:
+        use_persistent_cache(cache_dir)
+    assert kept == [False, True]
 
 
 def test_cleared_programs_are_gone() -> None:
