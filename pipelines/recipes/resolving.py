@@ -31,7 +31,7 @@ from pipelines.recipes.recipe import (
 from pipelines.recipes.schedulers import MOST_STEPS, TWICE
 from pipelines.recipes.sigmas import find_problem, fit_sigmas, list_idle_beside
 from pipelines.recipes.step_cache import NAMES, OFF, describe_saving, share_steps
-from pipelines.recipes.taylor import Foresight, is_taylor
+from pipelines.recipes.taylor import MANY_STEPS, Foresight, is_taylor
 
 
 def take_lora_tags(recipe: Recipe, catalog: Catalog) -> tuple[Recipe, list[Message]]:
@@ -208,6 +208,14 @@ def list_idle(asked: Recipe, resolved: Recipe, model: Model) -> list[Message]:
     notes: list[Message] = []
     if resolved.step_cache is not None:
         notes.append(describe_saving(resolved.denoising_steps, resolved.reused_steps))
+    if resolved.foresees and resolved.denoising_steps < MANY_STEPS:
+        notes.append(
+            say(
+                "TaylorSeer wants {many} steps or more: of {steps} it makes another picture.",
+                many=MANY_STEPS,
+                steps=resolved.denoising_steps,
+            )
+        )
     if resolved.sigmas:
         notes += list_idle_beside(asked.steps, asked.flow_shift, resolved.sigmas)
     scale = resolved.guidance_scale or 0.0

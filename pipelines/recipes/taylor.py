@@ -17,6 +17,7 @@ from pipelines.messages import say
 
 TAYLOR = "taylor"
 MAX_INTERVAL = 20
+MANY_STEPS = 20  # fewer change too much from one to the next (pipelines/docs/measured.md)
 MAX_FIRST = 100
 _TEXT = re.compile(r"taylor(?:,(\d{1,3})(?:,(\d{1,3}))?)?")
 

@@ -16,7 +16,7 @@ from pipelines.recipes.recipe import Recipe
 from pipelines.recipes.resolving import reuse_steps
 from pipelines.recipes.sigmas import list_takers
 from pipelines.recipes.step_cache import MILD, STRONG
-from pipelines.recipes.taylor import TAYLOR
+from pipelines.recipes.taylor import MANY_STEPS, TAYLOR
 from studio.database import Database
 from studio.jobs.costs.estimates import estimate_job_s
 from studio.jobs.costs.fleet import Fleet, Member, read_fleet
@@ -107,11 +107,9 @@ def _describe_step_cache(model: Model) -> dict[str, float] | None:
         scheduler=model.scheduler,
         flow_shift=model.choose_flow_shift(str(model.default_shape)),
     )
-    names = [*((MILD, STRONG) if model.step_cache else ()), *((TAYLOR,) if model.traits.foresees else ())]
-    shares = {name: round(reuse_steps(recipe, name, model).computed_steps / model.steps, 3) for name in names}
-    if shares.get(TAYLOR) == 1:  # too few steps
-        del shares[TAYLOR]
-    return shares or None
+    offers_taylor = model.traits.foresees and model.steps >= MANY_STEPS
+    names = [*((MILD, STRONG) if model.step_cache else ()), *((TAYLOR,) if offers_taylor else ())]
+    return {name: round(reuse_steps(recipe, name, model).computed_steps / model.steps, 3) for name in names} or None
 
 
 def _read_load_s(able: Iterable[Member], model: Model) -> float | None:

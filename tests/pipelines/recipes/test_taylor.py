@@ -11,7 +11,7 @@ from pipelines.errors import RecipeError
 from pipelines.models.catalog import Catalog, load_catalog
 from pipelines.program_sets import ProgramSet, choose_prewarmed
 from pipelines.recipes.recipe import Recipe, read_recipe
-from pipelines.recipes.resolving import resolve
+from pipelines.recipes.resolving import list_idle, resolve
 from pipelines.recipes.step_cache import count_before
 from pipelines.recipes.taylor import Foresight
 
@@ -92,6 +92,13 @@ def test_what_cannot_be_is_refused_with_the_way_out(catalog: Catalog, model: str
     with pytest.raises(RecipeError) as raised:
         draw(catalog, model, step_cache=text)
     assert expected in str(raised.value)
+
+
+def test_few_steps_are_warned_of(catalog: Catalog) -> None:
+    model = catalog.get("flux2-klein-4b")
+    asked = read_recipe({"model": model.id, "prompt": "a boat", "step_cache": "taylor", "steps": 8})
+    said = [str(note) for note in list_idle(asked, resolve(asked, catalog), model)]
+    assert "TaylorSeer wants 20 steps or more: of 8 it makes another picture." in said
 
 
 def test_it_is_not_for_steps_that_go_back(catalog: Catalog) -> None:
