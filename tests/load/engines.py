@@ -34,7 +34,7 @@ PARTS = {
     "held": "of which claimed",
     "made": "of which the model's",
 }
-BURDENS = ("app", "worker", "dispatcher", "ray")
+BURDENS: tuple[str, ...] = ("app", "worker", "dispatcher", "ray")
 
 console = Console(highlight=False, soft_wrap=True)
 
@@ -95,7 +95,7 @@ def read_burdens(studio: Studio, data_dir: Path) -> dict[str, float]:
     leaders = [studio.process.pid]
     with contextlib.suppress(OSError):
         leaders.append(json.loads((data_dir / "ray.json").read_text("utf-8"))["pid"])
-    taken = dict.fromkeys(BURDENS, 0.0)
+    taken: dict[str, float] = dict.fromkeys(BURDENS, 0.0)
     family = {one.pid: one for pid in leaders if (leader := psutil.Process(pid)) for one in _list_family(leader)}
     for one in family.values():
         with contextlib.suppress(psutil.NoSuchProcess):

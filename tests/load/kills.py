@@ -78,6 +78,8 @@ class Town:
         self.start_app()
         for name in ("two", "three"):
             self.join(name)
+            # One after the other: two nodes of one machine that start at once choose the same names for their sockets.
+            wait_for(name, lambda name=name: self.read(f"SELECT id FROM workers WHERE id = '{name}'"), START_S)
         wait_for("three workers", lambda: self.count_ready() == 3, START_S)
         console.print(f"three workers after {time.monotonic() - began_s:.0f} s")
         ids = self.submit(jobs)
