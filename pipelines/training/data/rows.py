@@ -6,7 +6,8 @@ encoder is another key, so nothing can be stale.
 """
 
 from collections.abc import Callable, Sequence
-from dataclasses import dataclass, field
+from dataclasses import dataclass, field, replace
+from functools import cached_property
 from typing import Any
 
 import numpy as np
@@ -31,9 +32,10 @@ OnCount = Callable[[int, int], None]
 class CaptionRules:
     """How captions are written (data/captions.py).
 
-    With `preserve` every row comes with a twin, the same picture described without the trigger, whose error counts so
-    much: there the model shall predict what it did before it learnt. Empty captions are then those of twins alone, so
-    that guidance, which compares with them, stays as it was.
+    With `preserve` every row comes with a twin, whose error counts so much: there the model shall predict what it did
+    before it learnt. A twin is the same picture described without the trigger, or every other one a prior picture of
+    that size, if there are any. Empty captions are then those of twins alone, so that guidance, which compares with
+    them, stays as it was.
     """
 
     seed: int
@@ -65,6 +67,15 @@ class Data:
     examples: Sequence[Example]
     cuts: Sequence[Cut]
     schedule: Schedule
+
+    @cached_property
+    def prior(self) -> dict[Bucket, list[int]]:
+        """The numbers of each bucket's prior examples."""
+        found: dict[Bucket, list[int]] = {}
+        for number, (example, cut) in enumerate(zip(self.examples, self.cuts, strict=True)):
+            if example.is_prior:
+                found.setdefault(cut.bucket, []).append(number)
+        return found
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -124,9 +135,20 @@ class RowSource:
 
     def _list_own(self, step: int) -> list[tuple[Row, bool]]:
         """Lists this host's rows, each followed by its twin if there are any, and whether it is one."""
-        kinds = (False, True) if self.captions.preserve else (False,)
-        rows = [(row, is_twin) for row in self.data.schedule.rows(step) for is_twin in kinds]
-        return rows[self.own(len(rows))]
+        rows = self.data.schedule.rows(step)
+        if not self.captions.preserve:
+            return [(row, False) for row in rows[self.own(len(rows))]]
+        first = step * len(rows)
+        pairs = [((row, False), (self._find_twin(row, first + at), True)) for at, row in enumerate(rows)]
+        both = [one for pair in pairs for one in pair]
+        return both[self.own(len(both))]
+
+    def _find_twin(self, row: Row, number: int) -> Row:
+        """Returns the row itself, or for every other one of all rows so far the next prior picture of its size."""
+        prior = self.data.prior.get(self.data.cuts[row.index].bucket)
+        if not prior or number % 2:
+            return row
+        return replace(row, index=prior[number // 2 % len(prior)])
 
     def _make_row(self, row: Row, *, is_twin: bool) -> dict[str, Any]:
         example, cut = self.data.examples[row.index], self._cut(row)
