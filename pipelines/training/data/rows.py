@@ -33,9 +33,10 @@ class CaptionRules:
     """How captions are written (data/captions.py).
 
     With `preserve` every row comes with a twin, whose error counts so much: there the model shall predict what it did
-    before it learnt. A twin is the same picture described without the trigger, or every other one a prior picture of
-    that size, if there are any. Empty captions are then those of twins alone, so that guidance, which compares with
-    them, stays as it was.
+    before it learnt. A twin is the same picture described without the trigger. If there are prior pictures of that
+    size, half of all twins are these instead, and a quarter are the same picture described as one of these, so that the
+    words of many things keep their meaning. Empty captions are then those of twins alone, so that guidance, which
+    compares with them, stays as it was.
     """
 
     seed: int
@@ -58,6 +59,15 @@ class CaptionRules:
             dropout=0.0 if self.preserve and not is_twin else self.dropout,
             is_twin=is_twin,
         )
+
+
+@dataclass(frozen=True, kw_only=True)
+class Use:
+    """One row of a step's arrays: a picture, and whose caption is said of it."""
+
+    picture: Row
+    said: Row
+    is_twin: bool = False
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -122,7 +132,7 @@ class RowSource:
 
     def make_batch(self, step: int) -> dict[str, np.ndarray]:
         """Returns this host's part of a step's batch: arrays in fp32 with one row each, and their `weight`."""
-        made = [self._make_row(row, is_twin=is_twin) for row, is_twin in self._list_own(step)]
+        made = [self._make_row(use) for use in self._list_own(step)]
         return {name: np.stack([np.asarray(one[name], np.float32) for one in made]) for name in made[0]}
 
     @property
@@ -133,31 +143,38 @@ class RowSource:
         """Returns the size of a step's pictures."""
         return self.data.cuts[self.data.schedule.rows(step)[0].index].bucket
 
-    def _list_own(self, step: int) -> list[tuple[Row, bool]]:
-        """Lists this host's rows, each followed by its twin if there are any, and whether it is one."""
+    def _list_own(self, step: int) -> list[Use]:
+        """Lists this host's rows, each followed by its twin if there are any."""
         rows = self.data.schedule.rows(step)
-        if not self.captions.preserve:
-            return [(row, False) for row in rows[self.own(len(rows))]]
-        first = step * len(rows)
-        pairs = [((row, False), (self._find_twin(row, first + at), True)) for at, row in enumerate(rows)]
-        both = [one for pair in pairs for one in pair]
-        return both[self.own(len(both))]
+        uses = [Use(picture=row, said=row) for row in rows]
+        if self.captions.preserve:
+            twins = [self._choose_twin(row, step * len(rows) + at) for at, row in enumerate(rows)]
+            uses = [one for pair in zip(uses, twins, strict=True) for one in pair]
+        return uses[self.own(len(uses))]
 
-    def _find_twin(self, row: Row, number: int) -> Row:
-        """Returns the row itself, or for every other one of all rows so far the next prior picture of its size."""
+    def _choose_twin(self, row: Row, number: int) -> Use:
+        """Returns the twin of a row, the `number`-th of all so far; prior pictures come in turn."""
         prior = self.data.prior.get(self.data.cuts[row.index].bucket)
-        if not prior or number % 2:
-            return row
-        return replace(row, index=prior[number // 2 % len(prior)])
+        turn, quarter = divmod(number, 4)
+        if not prior or quarter == 1:
+            return Use(picture=row, said=row, is_twin=True)
+        if quarter == 3:
+            return Use(picture=row, said=replace(row, index=prior[-1 - turn % len(prior)]), is_twin=True)
+        other = replace(row, index=prior[(2 * turn + quarter // 2) % len(prior)])
+        return Use(picture=other, said=other, is_twin=True)
 
-    def _make_row(self, row: Row, *, is_twin: bool) -> dict[str, Any]:
+    def _make_row(self, use: Use) -> dict[str, Any]:
+        row = use.picture
         example, cut = self.data.examples[row.index], self._cut(row)
-        text = self._get(self._text_key(self.captions.write(example, row, is_twin=is_twin)))
+        text = self._get(self._text_key(self._write(use)))
         picture = self._get(self._picture_key(example, cut, flip=row.flip))
-        weight = row.weight * self.captions.preserve if is_twin else row.weight
-        marked = {TWIN: np.float32(is_twin)} if self.captions.preserve else {}
+        weight = row.weight * self.captions.preserve if use.is_twin else row.weight
+        marked = {TWIN: np.float32(use.is_twin)} if self.captions.preserve else {}
         told = self.learner.describe_cut(cut.list_time_ids(flip=row.flip))
         return {**text, **picture, **told, **marked, "weight": np.float32(weight)}
+
+    def _write(self, use: Use) -> str:
+        return self.captions.write(self.data.examples[use.said.index], use.said, is_twin=use.is_twin)
 
     def _cut(self, row: Row) -> Cut:
         return self.data.cuts[row.index].move(row.crop, content=self.data.examples[row.index].content)
@@ -166,9 +183,9 @@ class RowSource:
         texts: dict[str, str] = {}
         pictures: dict[str, tuple[Example, Cut, bool]] = {}
         for step in range(steps):
-            for row, is_twin in self._list_own(step):
+            for use in self._list_own(step):
+                row, caption = use.picture, self._write(use)
                 example, cut = self.data.examples[row.index], self._cut(row)
-                caption = self.captions.write(example, row, is_twin=is_twin)
                 texts.setdefault(self._text_key(caption), caption)
                 pictures.setdefault(self._picture_key(example, cut, flip=row.flip), (example, cut, row.flip))
         return texts, pictures

@@ -106,7 +106,7 @@ def test_prior_pictures_join_sizes_that_are_learnt_and_make_none() -> None:
 
 def test_a_clip_joins_a_size_of_no_more_frames_than_it_has_and_else_is_told() -> None:
     sizes = [Bucket(832, 480, 33), Bucket(832, 480, 81)]
-    clips = [make_example("long", 832, 480, frames=90, fps=16.0), make_example("short", 832, 480, frames=40, fps=16.0)]
+    clips = [make_example("long", 832, 480, frames=90, fps=16.0), make_example("brief", 832, 480, frames=40, fps=16.0)]
     joined = join_buckets([*clips, make_example("still", 832, 480)], sizes, fps=16.0)
     assert [cut.bucket.frames for cut in joined.cuts] == [81, 33, 1]
-    assert [note for note in joined.notes if "still" in note and "short" not in note]
+    assert [note for note in joined.notes if "still" in note and "brief" not in note]
