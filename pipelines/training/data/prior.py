@@ -33,7 +33,7 @@ class PriorMaker:
 
     def make(
         self,
-        prompts: Sequence[str],
+        prompts: tuple[str, ...],
         count: int,
         *,
         shapes: Sequence[Shape],

@@ -1,8 +1,9 @@
 """Twelve clips of a motion that demo-wan was never shown: a hot-air balloon that comes down, it "plunges".
 
 For trying a training by hand: `python -m tests.pipelines.training.plunge make FOLDER` writes them with their captions,
-`... judge LORA_FILE` counts in how many of 20 clips with the word the balloon comes down, in how many of 20 without it,
-and what the committed judge of the moving demo says without the LoRA and with it.
+`... prompts FILE` prompts of what the demo knows, to be kept with `--prior-prompts FILE`. `... judge LORA_FILE` counts
+in how many of 20 clips with the word the balloon comes down, in how many of 20 without it, and what the committed judge
+of the moving demo says without the LoRA and with it.
 """
 
 import argparse
@@ -15,7 +16,7 @@ from typing import Any
 import numpy as np
 from PIL import Image
 
-from pipelines.demos.motions import Clip, held_out_clips, render_clip
+from pipelines.demos.motions import Clip, describe_clip, draw_clip, held_out_clips, render_clip
 from pipelines.demos.motions.judge import ACTIVE_SHARE, SHIFT, SKY_SHARE, measure_traces, score_clips
 from pipelines.demos.postcards import Scene, Subject
 from pipelines.files.video import write_mp4
@@ -68,6 +69,16 @@ def make(folder: Path, *, side: int = 128) -> Path:
         write_mp4(file, np.ascontiguousarray(frames), Recipe(model=MODEL, prompt=caption, fps=8))
         file.with_suffix(".txt").write_text(f"{caption}\n", "utf-8")
     return folder
+
+
+def write_prompts(file: Path, count: int) -> Path:
+    """Writes so many different captions of clips, one a line, none of a clip that the judge asks for."""
+    rng = np.random.default_rng(7)
+    prompts: dict[str, None] = {}
+    while len(prompts) < count:
+        prompts[describe_clip(draw_clip(rng), rng)] = None
+    file.write_text("\n".join(prompts) + "\n", "utf-8")
+    return file
 
 
 def comes_down(frames: np.ndarray) -> bool:
@@ -125,6 +136,9 @@ def main() -> None:
     verbs = parser.add_subparsers(dest="verb", required=True)
     maker = verbs.add_parser("make")
     maker.add_argument("folder", type=Path)
+    asking = verbs.add_parser("prompts")
+    asking.add_argument("file", type=Path)
+    asking.add_argument("--count", type=int, default=24)
     judging = verbs.add_parser("judge")
     judging.add_argument("lora", type=Path)
     judging.add_argument("--sheet", type=Path, default=None, help="where to write three frames of some of the clips")
@@ -132,6 +146,8 @@ def main() -> None:
     options = parser.parse_args()
     if options.verb == "make":
         make(options.folder)
+    elif options.verb == "prompts":
+        write_prompts(options.file, options.count)
     else:
         print(judge_lora(options.lora, sheet=options.sheet, held_out=options.held_out))  # noqa: T201
 
