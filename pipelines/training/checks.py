@@ -25,9 +25,10 @@ from pipelines.models.model import FULL
 from pipelines.runtime.devices.mesh import build_mesh
 from pipelines.runtime.weights.components import read_json
 from pipelines.training.data.batches import Schedule, hold_out
-from pipelines.training.data.buckets import Bucketing, choose_buckets, choose_square
+from pipelines.training.data.buckets import Bucketing, choose_buckets, choose_square, join_buckets
 from pipelines.training.data.cuts import Bucket
 from pipelines.training.data.examples import Example, Found
+from pipelines.training.data.prompts import list_prior_prompts
 from pipelines.training.data.rows import CaptionRules, Data
 from pipelines.training.data.sources import read_examples
 from pipelines.training.results.report import check_report
@@ -48,6 +49,7 @@ class Checked:
     data: Data
     held: Data | None
     captions: CaptionRules
+    prior_prompts: tuple[str, ...]
     steps: int
     batch_size: int
     precision: torch.dtype
@@ -128,7 +130,8 @@ def check_training(settings: TrainingSettings, model: Model, learner: Learner, *
     problems: dict[str, Message] = {}
     if found.problems:
         problems["data"] = join(found.problems)
-    batch = choose_batch(settings, len(found.examples), devices)
+    counted = [one for one in found.examples if not (one.is_prior and settings.preserve)]
+    batch = choose_batch(settings, len(counted), devices)
     if batch % (devices * settings.accumulate):
         problems["global_batch_size"] = say(
             "{batch} is no multiple of {devices} devices times {parts} parts",
@@ -155,6 +158,7 @@ def check_training(settings: TrainingSettings, model: Model, learner: Learner, *
             dropout=settings.caption_dropout,
             preserve=settings.preserve,
         ),
+        prior_prompts=list_prior_prompts(settings, model),
         steps=choose_steps(settings, data.schedule.steps_per_epoch),
         batch_size=batch,
         precision=torch.bfloat16,
@@ -265,9 +269,12 @@ def _schedule(
     settings: TrainingSettings, model: Model, learner: Learner, examples: Sequence[Example], *, batch: int
 ) -> tuple[Data, tuple[Message, ...]]:
     cutting = _cut(settings, model, learner, examples)
+    buckets = cutting.buckets.values()
+    if settings.preserve:  # prior pictures are twins of those that are learnt (rows.py)
+        buckets = [[number for number in members if not examples[number].is_prior] for members in buckets]
     schedule = Schedule(
         examples,
-        list(cutting.buckets.values()),
+        list(buckets),
         batch=batch,
         seed=settings.seed,
         prior_weight=settings.prior_weight,
@@ -278,6 +285,14 @@ def _schedule(
 
 
 def _cut(settings: TrainingSettings, model: Model, learner: Learner, examples: Sequence[Example]) -> Bucketing:
+    learnt = [example for example in examples if not example.is_prior]
+    if settings.preserve and learnt and len(learnt) < len(examples):
+        cutting = _cut(settings, model, learner, learnt)
+        prior = [example for example in examples if example.is_prior]
+        joined = join_buckets(prior, cutting.buckets, fps=float(model.fps or 0))
+        own, others = iter(cutting.cuts), iter(joined.cuts)
+        cuts = tuple(next(others if example.is_prior else own) for example in examples)
+        return Bucketing(cuts=cuts, notes=(*cutting.notes, *joined.notes))
     shape = model.default_shape
     side = settings.resolution or round(math.sqrt(shape.width * shape.height))
     if not _takes_buckets(settings):

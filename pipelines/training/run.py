@@ -14,6 +14,7 @@ from typing import Any
 import jax
 
 from pipelines import registry
+from pipelines.models.catalog import Shape
 from pipelines.runtime.devices import hosts
 from pipelines.runtime.devices.mesh import build_mesh, build_own_mesh
 from pipelines.runtime.programs.compiled import counter
@@ -80,7 +81,7 @@ def train(
         on_progress=on_progress,
         files=architecture.read_files(model),
     )
-    if settings.prior_prompt:
+    if checked.prior_prompts:
         checked = _add_prior(settings, checked, place, origin, stop=stop, on_event=on_event)
     if stop.is_asked:  # with only some of the prior pictures, which are no data to go on with
         return Result(files=(), steps=0, loss=None, seconds=time.monotonic() - started, compiles=0)
@@ -119,11 +120,18 @@ def train(
 def _add_prior(
     settings: TrainingSettings, checked: Checked, place: Place, origin: Origin, *, stop: Stop, on_event: OnEvent
 ) -> Checked:
-    """Makes as many prior pictures as there are others, and reads the data anew with them."""
+    """Makes as many prior pictures as others, or prompts if there are more, and reads the data anew with them.
+
+    They have the model's default shape, or where they keep what it knows (`preserve`) those that are learnt.
+    """
     folder = place.output / FOLDER
-    count = sum(not example.is_prior for example in checked.examples)
+    prompts = checked.prior_prompts
+    count = max(sum(not example.is_prior for example in checked.examples), len(prompts))
+    learnt = [Shape(**cut.bucket._asdict()) for cut in checked.data.cuts]
+    shapes = [shape for shape in dict.fromkeys(learnt) if shape in checked.model.shapes and settings.preserve]
     maker = PriorMaker(checked.model, folder, cache_dir=place.cache_dir, on_progress=origin.on_progress)
-    maker.make(settings.prior_prompt, count, seed=settings.seed, stop=stop, on_event=on_event)
+    shapes = shapes or [checked.model.default_shape]
+    maker.make(prompts, count, shapes=shapes, seed=settings.seed, stop=stop, on_event=on_event)
     if stop.is_asked:
         return checked
     with_prior = settings.model_copy(update={"data": (*settings.data, f"{folder},prior")})

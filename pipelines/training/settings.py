@@ -91,6 +91,9 @@ class TrainingSettings(BaseModel):
     prior_prompt: tuple[str, ...] = Field(
         default=(), description="Prompt of pictures that the model makes first, so as not to forget them."
     )
+    prior_prompts: str | None = Field(
+        default=None, description="File of such prompts, one a line; or auto: the model's own examples."
+    )
     prior_weight: float = Field(default=1.0, ge=0, description="How much pictures marked prior count.")
 
     validate_with: str | None = Field(default=None, description="Share of the pictures, or a folder, held back.")

@@ -71,6 +71,27 @@ def choose_buckets(
     return Bucketing(cuts=cuts, notes=tuple(note for note in notes if note is not None))
 
 
+def join_buckets(examples: Sequence[Example], buckets: Iterable[Bucket], *, fps: float = 0.0) -> Bucketing:
+    """Gives every example the nearest of these buckets; what is too short for all of them keeps its first frame only.
+
+    So no size is trained because of these examples alone.
+    """
+    kept = sorted(buckets)
+    cuts: list[Cut] = []
+    for example in examples:
+        frames = _count_frames(example, fps)
+        fitting = [bucket for bucket in kept if bucket.frames <= frames]
+        longest = max((bucket.frames for bucket in fitting), default=1)
+        nearest = _find_nearest(example, [one for one in fitting if one.frames == longest] or kept)
+        bucket = nearest._replace(frames=longest)
+        cuts.append(cover(example.width, example.height, bucket, fps=fps if example.fps else 0.0))
+    unused = [example.id for example, cut in zip(examples, cuts, strict=True) if cut.bucket not in kept]
+    note = say(
+        "These prior pictures are shorter than all that is learnt, and are not used: {names}.", names=list_names(unused)
+    )
+    return Bucketing(cuts=tuple(cuts), notes=(note,) if unused else ())
+
+
 def choose_square(examples: Sequence[Example], resolution: int) -> Bucketing:
     """Gives every example the same square, as diffusers' training scripts do."""
     cuts = tuple(cut_square(example.width, example.height, resolution) for example in examples)
@@ -114,7 +135,7 @@ def _choose_lengths(examples: Sequence[Example], allowed: set[int], fps: float) 
     Clips that are shorter than any allowed number all get what the shortest has, of the form 4n + 1.
     """
     allowed = {frames for frames in allowed if frames > 1}
-    available = [math.floor(example.seconds * fps + 1e-6) if example.fps else 1 for example in examples]
+    available = [_count_frames(example, fps) for example in examples]
     short = [
         (frames - 1) // VIDEO_STRIDE * VIDEO_STRIDE + 1
         for frames in available
@@ -123,6 +144,11 @@ def _choose_lengths(examples: Sequence[Example], allowed: set[int], fps: float) 
     if short:
         allowed.add(min(short))
     return [max((one for one in allowed if one <= frames), default=1) for frames in available]
+
+
+def _count_frames(example: Example, fps: float) -> int:
+    """Returns how many frames an example has when it is read at `fps`."""
+    return math.floor(example.seconds * fps + 1e-6) if example.fps else 1
 
 
 def _give_up_rare(examples: Sequence[Example], chosen: list[Bucket], most: int) -> list[Bucket]:

@@ -4,13 +4,14 @@ Trained beside the new subject, they hold what the words meant before (prior pre
 made once, by the studio's own programs, and kept in the training's folder with their prompts.
 """
 
+from collections.abc import Sequence
 from pathlib import Path
 
 import numpy as np
 
 from pipelines.files.outputs import save_outputs, suffix_of
 from pipelines.generate import generate
-from pipelines.models.catalog import Catalog, Model
+from pipelines.models.catalog import Catalog, Model, Shape
 from pipelines.recipes.recipe import Recipe
 from pipelines.recipes.resolving import resolve
 from pipelines.runtime.devices import hosts
@@ -30,8 +31,17 @@ class PriorMaker:
         self._cache_dir = cache_dir
         self._on_progress = on_progress
 
-    def make(self, prompts: tuple[str, ...], count: int, *, seed: int, stop: Stop, on_event: OnEvent) -> None:
-        """Makes `count` pictures, of each prompt in turn; their seeds follow `seed`."""
+    def make(
+        self,
+        prompts: tuple[str, ...],
+        count: int,
+        *,
+        shapes: Sequence[Shape],
+        seed: int,
+        stop: Stop,
+        on_event: OnEvent,
+    ) -> None:
+        """Makes `count` pictures, of each prompt and in each shape in turn; their seeds follow `seed`."""
         self._folder.mkdir(parents=True, exist_ok=True)
         files = [self._folder / f"{number:04d}{suffix_of(self._model)}" for number in range(count)]
         wanted = [f"{prompts[number % len(prompts)]}\n" for number in range(count)]
@@ -46,8 +56,13 @@ class PriorMaker:
                 if any(hosts.collect("stop", stop.is_asked)):
                     stop.ask("another host")
                     return
-                prompt = prompts[number % len(prompts)]
-                recipe = resolve(Recipe(model=self._model.id, prompt=prompt, seed=seed + number), catalog)
+                asked = Recipe(
+                    model=self._model.id,
+                    prompt=prompts[number % len(prompts)],
+                    shape=str(shapes[number % len(shapes)]),
+                    seed=seed + number,
+                )
+                recipe = resolve(asked, catalog)
                 pixels: np.ndarray = generate(family, recipe, on_progress=self._on_progress).pixels
                 if hosts.is_leader():
                     save_outputs(pixels, recipe, files[number])

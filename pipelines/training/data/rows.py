@@ -6,7 +6,8 @@ encoder is another key, so nothing can be stale.
 """
 
 from collections.abc import Callable, Sequence
-from dataclasses import dataclass, field
+from dataclasses import dataclass, field, replace
+from functools import cached_property
 from typing import Any
 
 import numpy as np
@@ -31,9 +32,11 @@ OnCount = Callable[[int, int], None]
 class CaptionRules:
     """How captions are written (data/captions.py).
 
-    With `preserve` every row comes with a twin, the same picture described without the trigger, whose error counts so
-    much: there the model shall predict what it did before it learnt. Empty captions are then those of twins alone, so
-    that guidance, which compares with them, stays as it was.
+    With `preserve` every row comes with a twin, whose error counts so much: there the model shall predict what it did
+    before it learnt. A twin is the same picture described without the trigger. If there are prior pictures of that
+    size, half of all twins are these instead, and a quarter are the same picture described as one of these, so that the
+    words of many things keep their meaning. Empty captions are then those of twins alone, so that guidance, which
+    compares with them, stays as it was.
     """
 
     seed: int
@@ -59,12 +62,30 @@ class CaptionRules:
 
 
 @dataclass(frozen=True, kw_only=True)
+class Use:
+    """One row of a step's arrays: a picture, and whose caption is said of it."""
+
+    picture: Row
+    said: Row
+    is_twin: bool = False
+
+
+@dataclass(frozen=True, kw_only=True)
 class Data:
     """Examples, a cut for each, and which of them each step has."""
 
     examples: Sequence[Example]
     cuts: Sequence[Cut]
     schedule: Schedule
+
+    @cached_property
+    def prior(self) -> dict[Bucket, list[int]]:
+        """The numbers of each bucket's prior examples."""
+        found: dict[Bucket, list[int]] = {}
+        for number, (example, cut) in enumerate(zip(self.examples, self.cuts, strict=True)):
+            if example.is_prior:
+                found.setdefault(cut.bucket, []).append(number)
+        return found
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -111,7 +132,7 @@ class RowSource:
 
     def make_batch(self, step: int) -> dict[str, np.ndarray]:
         """Returns this host's part of a step's batch: arrays in fp32 with one row each, and their `weight`."""
-        made = [self._make_row(row, is_twin=is_twin) for row, is_twin in self._list_own(step)]
+        made = [self._make_row(use) for use in self._list_own(step)]
         return {name: np.stack([np.asarray(one[name], np.float32) for one in made]) for name in made[0]}
 
     @property
@@ -122,20 +143,38 @@ class RowSource:
         """Returns the size of a step's pictures."""
         return self.data.cuts[self.data.schedule.rows(step)[0].index].bucket
 
-    def _list_own(self, step: int) -> list[tuple[Row, bool]]:
-        """Lists this host's rows, each followed by its twin if there are any, and whether it is one."""
-        kinds = (False, True) if self.captions.preserve else (False,)
-        rows = [(row, is_twin) for row in self.data.schedule.rows(step) for is_twin in kinds]
-        return rows[self.own(len(rows))]
+    def _list_own(self, step: int) -> list[Use]:
+        """Lists this host's rows, each followed by its twin if there are any."""
+        rows = self.data.schedule.rows(step)
+        uses = [Use(picture=row, said=row) for row in rows]
+        if self.captions.preserve:
+            twins = [self._choose_twin(row, step * len(rows) + at) for at, row in enumerate(rows)]
+            uses = [one for pair in zip(uses, twins, strict=True) for one in pair]
+        return uses[self.own(len(uses))]
 
-    def _make_row(self, row: Row, *, is_twin: bool) -> dict[str, Any]:
+    def _choose_twin(self, row: Row, number: int) -> Use:
+        """Returns the twin of a row, the `number`-th of all so far; prior pictures come in turn."""
+        prior = self.data.prior.get(self.data.cuts[row.index].bucket)
+        turn, quarter = divmod(number, 4)
+        if not prior or quarter == 1:
+            return Use(picture=row, said=row, is_twin=True)
+        if quarter == 3:
+            return Use(picture=row, said=replace(row, index=prior[-1 - turn % len(prior)]), is_twin=True)
+        other = replace(row, index=prior[(2 * turn + quarter // 2) % len(prior)])
+        return Use(picture=other, said=other, is_twin=True)
+
+    def _make_row(self, use: Use) -> dict[str, Any]:
+        row = use.picture
         example, cut = self.data.examples[row.index], self._cut(row)
-        text = self._get(self._text_key(self.captions.write(example, row, is_twin=is_twin)))
+        text = self._get(self._text_key(self._write(use)))
         picture = self._get(self._picture_key(example, cut, flip=row.flip))
-        weight = row.weight * self.captions.preserve if is_twin else row.weight
-        marked = {TWIN: np.float32(is_twin)} if self.captions.preserve else {}
+        weight = row.weight * self.captions.preserve if use.is_twin else row.weight
+        marked = {TWIN: np.float32(use.is_twin)} if self.captions.preserve else {}
         told = self.learner.describe_cut(cut.list_time_ids(flip=row.flip))
         return {**text, **picture, **told, **marked, "weight": np.float32(weight)}
+
+    def _write(self, use: Use) -> str:
+        return self.captions.write(self.data.examples[use.said.index], use.said, is_twin=use.is_twin)
 
     def _cut(self, row: Row) -> Cut:
         return self.data.cuts[row.index].move(row.crop, content=self.data.examples[row.index].content)
@@ -144,9 +183,9 @@ class RowSource:
         texts: dict[str, str] = {}
         pictures: dict[str, tuple[Example, Cut, bool]] = {}
         for step in range(steps):
-            for row, is_twin in self._list_own(step):
+            for use in self._list_own(step):
+                row, caption = use.picture, self._write(use)
                 example, cut = self.data.examples[row.index], self._cut(row)
-                caption = self.captions.write(example, row, is_twin=is_twin)
                 texts.setdefault(self._text_key(caption), caption)
                 pictures.setdefault(self._picture_key(example, cut, flip=row.flip), (example, cut, row.flip))
         return texts, pictures

@@ -107,22 +107,19 @@ def build_step(plan: StepPlan) -> Callable[..., tuple[TrainState, Metrics]]:
             own_rows, own_noised = part
             call = prepare_call(plan, trained | frozen, remat=POLICIES[plan.remat])
             with layers():
-                predict = functools.partial(
-                    plan.learner.predict,
-                    noisy=own_noised.noisy,
-                    timesteps=own_noised.timesteps,
-                    rows=own_rows,
-                    dtype=plan.dtype,
-                )
-                prediction = predict(call)
+                predict = functools.partial(plan.learner.predict, dtype=plan.dtype)
+                prediction = predict(call, noisy=own_noised.noisy, timesteps=own_noised.timesteps, rows=own_rows)
                 if TWIN in own_rows:
+                    noisy, timesteps, twins = _take_twins((own_noised.noisy, own_noised.timesteps, own_rows))
                     unlearnt = prepare_call(plan, jax.tree.map(jnp.zeros_like, trained) | frozen)
-                    own_noised = _keep(own_noised, own_rows[TWIN], jax.lax.stop_gradient(predict(unlearnt)))
+                    before = predict(unlearnt, noisy=noisy, timesteps=timesteps, rows=twins)
+                    own_noised = _keep(own_noised, jax.lax.stop_gradient(before))
             summed, errors = sum_errors(prediction, own_noised, own_rows["weight"])
             return summed / total, errors
 
         gradient_of = jax.value_and_grad(compute, has_aux=True)
-        (loss, errors), gradients = _accumulate(gradient_of, state.trained, (dict(rows), noised), plan)
+        own = 2 if TWIN in rows else 1
+        (loss, errors), gradients = _accumulate(gradient_of, state.trained, (dict(rows), noised), plan, together=own)
         moved, moves = move(plan.optimizer, state, gradients, rate, ema=plan.ema)
         counted = rows["weight"] > 0
         places = jnp.clip((noised.sigmas * BINS).astype(jnp.int32), 0, BINS - 1)
@@ -228,10 +225,16 @@ def compile_first_that_fits(
     )
 
 
-def _keep(noised: Noised, is_twin: jax.Array, before: jax.Array) -> Noised:
-    """Returns the batch with what the model predicted before it learnt as the target of twins."""
-    is_twin = is_twin.reshape(-1, *(1,) * (before.ndim - 1)) > 0
-    return noised._replace(target=jnp.where(is_twin, before.astype(jnp.float32), noised.target))
+def _take_twins(rows: Any) -> Any:
+    """Returns every second row of all arrays: rows.py has each followed by its twin."""
+    return jax.tree.map(lambda value: value.reshape(-1, 2, *value.shape[1:])[:, 1], rows)
+
+
+def _keep(noised: Noised, before: jax.Array) -> Noised:
+    """Returns the batch with what the model predicted of twins before it learnt as their target."""
+    pairs = noised.target.reshape(-1, 2, *noised.target.shape[1:])
+    target = pairs.at[:, 1].set(before.astype(jnp.float32)).reshape(noised.target.shape)
+    return noised._replace(target=target)
 
 
 def _draw_latents(rows: Mapping[str, jax.Array], key: jax.Array) -> jax.Array:
@@ -266,17 +269,21 @@ def _gather(weights: Weights, plan: StepPlan) -> Weights:
     }
 
 
-def _accumulate(gradient_of: Any, trained: Weights, batch: Any, plan: StepPlan) -> Any:
+def _accumulate(gradient_of: Any, trained: Weights, batch: Any, plan: StepPlan, *, together: int) -> Any:
     """Returns ((loss, each row's error), gradients) of the batch, computed part by part.
 
-    Rows are dealt out so that each part lies on all devices, as the whole does.
+    Rows are dealt out so that each part lies on all devices, as the whole does, and `together` of them stay side by
+    side.
     """
     if plan.accumulate == 1:
         return gradient_of(trained, batch)
     count = plan.accumulate
 
     def deal_out(value: jax.Array) -> jax.Array:
-        parts = value.reshape(len(value) // count, count, *value.shape[1:]).swapaxes(0, 1)
+        kept = (together, *value.shape[1:]) if together > 1 else value.shape[1:]
+        parts = value.reshape(len(value) // together // count, count, *kept).swapaxes(0, 1)
+        if together > 1:
+            parts = parts.reshape(count, len(value) // count, *value.shape[1:])
         return jax.lax.with_sharding_constraint(parts, NamedSharding(plan.mesh, PartitionSpec(None, "dp")))
 
     def add(carry: Any, part: Any) -> tuple[Any, Any]:
@@ -286,4 +293,6 @@ def _accumulate(gradient_of: Any, trained: Weights, batch: Any, plan: StepPlan) 
 
     zeros = (jnp.zeros(()), jax.tree.map(jnp.zeros_like, trained))
     (loss, gradients), errors = jax.lax.scan(add, zeros, jax.tree.map(deal_out, batch))
+    if together > 1:
+        errors = errors.reshape(count, -1, together)
     return (loss, errors.swapaxes(0, 1).reshape(-1)), gradients

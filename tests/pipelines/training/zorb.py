@@ -1,8 +1,9 @@
 """Twelve pictures of a thing that no demo model knows: a checkered pole under a magenta cap, a "zorb".
 
 For trying a training by hand: `python -m tests.pipelines.training.zorb make FOLDER` writes them with their captions,
-`... judge MODEL LORA_FILE` counts in how many of 24 pictures with the word, and without it, the thing is to be seen,
-and what the committed judge of the demos says without the LoRA and with it.
+`... prompts FILE` prompts of what the demos know, to be kept with `--prior-prompts FILE`. `... judge MODEL LORA_FILE`
+counts in how many of 24 pictures with the word, and without it, the thing is to be seen, and what the committed judge
+of the demos says without the LoRA and with it.
 """
 
 import argparse
@@ -16,7 +17,7 @@ import numpy as np
 from PIL import Image, ImageDraw
 from scipy import ndimage
 
-from pipelines.demos.postcards import Scene, render
+from pipelines.demos.postcards import Scene, describe, draw_scene, render
 
 MAGENTA = (225, 20, 200)
 PLACES = (
@@ -61,6 +62,16 @@ def make(folder: Path, *, count: int = 12, side: int = 256) -> Path:
         picture.save(folder / f"zorb-{number:02d}.png")
         (folder / f"zorb-{number:02d}.txt").write_text(f"A zorb {words}\n", "utf-8")
     return folder
+
+
+def write_prompts(file: Path, count: int) -> Path:
+    """Writes so many different captions of postcards, one a line, none of a scene that the judge asks for."""
+    rng = np.random.default_rng(7)
+    prompts: dict[str, None] = {}
+    while len(prompts) < count:
+        prompts[describe(draw_scene(rng), rng)] = None
+    file.write_text("\n".join(prompts) + "\n", "utf-8")
+    return file
 
 
 def shows_zorb(pixels: np.ndarray) -> bool:
@@ -133,6 +144,9 @@ def main() -> None:
     verbs = parser.add_subparsers(dest="verb", required=True)
     maker = verbs.add_parser("make")
     maker.add_argument("folder", type=Path)
+    asking = verbs.add_parser("prompts")
+    asking.add_argument("file", type=Path)
+    asking.add_argument("--count", type=int, default=144)
     judging = verbs.add_parser("judge")
     judging.add_argument("model")
     judging.add_argument("lora", type=Path)
@@ -141,6 +155,8 @@ def main() -> None:
     options = parser.parse_args()
     if options.verb == "make":
         make(options.folder)
+    elif options.verb == "prompts":
+        write_prompts(options.file, options.count)
     else:
         print(judge_lora(options.model, options.lora, sheet=options.sheet, held_out=options.held_out))  # noqa: T201
 

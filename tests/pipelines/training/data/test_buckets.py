@@ -8,7 +8,7 @@ from hypothesis import strategies as st
 
 from pipelines.models.catalog import load_catalog
 from pipelines.models.model import Shape
-from pipelines.training.data.buckets import MOST_UPSCALING, choose_buckets, choose_square
+from pipelines.training.data.buckets import MOST_UPSCALING, choose_buckets, choose_square, join_buckets
 from pipelines.training.data.cuts import Bucket
 from tests.pipelines.training.data.pictures import make_example
 
@@ -94,3 +94,19 @@ def test_pictures_are_single_frames_and_lengths_outlast_giving_up() -> None:
     assert {bucket.frames for bucket in chosen.buckets} == {81, 1}
     assert [cut.fps for cut in chosen.cuts] == [16, 16, 16, 0, 0, 0]
     assert [*choose_buckets(mixed, WAN, multiple=16, area=832 * 480, fps=16, most=1).buckets] == [(832, 480, 1)]
+
+
+def test_prior_pictures_join_sizes_that_are_learnt_and_make_none() -> None:
+    sizes = [Bucket(1024, 1024), Bucket(1344, 768)]
+    examples = [make_example("a", 900, 1000), make_example("b", 1920, 1080), make_example("c", 500, 2000)]
+    joined = join_buckets(examples, sizes)
+    assert [cut.bucket for cut in joined.cuts] == [sizes[0], sizes[1], sizes[0]]
+    assert not joined.notes
+
+
+def test_a_clip_joins_a_size_of_no_more_frames_than_it_has_and_else_is_told() -> None:
+    sizes = [Bucket(832, 480, 33), Bucket(832, 480, 81)]
+    clips = [make_example("long", 832, 480, frames=90, fps=16.0), make_example("brief", 832, 480, frames=40, fps=16.0)]
+    joined = join_buckets([*clips, make_example("still", 832, 480)], sizes, fps=16.0)
+    assert [cut.bucket.frames for cut in joined.cuts] == [81, 33, 1]
+    assert [note for note in joined.notes if "still" in note and "brief" not in note]

@@ -201,7 +201,7 @@ def test_a_step_that_is_no_number_changes_no_weight_and_the_next_one_learns(loca
 @pytest.mark.usefixtures("cache_dir")
 def test_twins_learn_what_the_model_predicted_before(local_catalog: Catalog) -> None:
     trial, rows = Trial(local_catalog, "tiny", "dp=1"), draw_rows(count=FEW)
-    step = functools.partial(trial.step, rows=rows | {TWIN: np.asarray([1, 0], np.float32)})
+    step = functools.partial(trial.step, rows=rows | {TWIN: np.asarray([0, 1], np.float32)})
     state = trial.start()
 
     after, metrics = step(state)  # of a LoRA that does nothing yet
@@ -209,6 +209,20 @@ def test_twins_learn_what_the_model_predicted_before(local_catalog: Catalog) -> 
     assert float(metrics.loss) == pytest.approx(float(metrics.losses.sum()) / FEW)
     _, later = step(after)
     assert np.count_nonzero(later.losses > ROUNDING) == FEW
+
+
+@pytest.mark.usefixtures("cache_dir")
+def test_rows_and_their_twins_stay_together_in_parts_and_on_several_devices(local_catalog: Catalog) -> None:
+    rows = draw_rows() | {TWIN: np.tile(np.asarray([0, 1], np.float32), BATCH // 2)}
+    results = []
+    for mesh, parts in (("dp=1", 1), ("dp=2", 2)):
+        trial = Trial(local_catalog, "tiny", mesh)
+        after, metrics = trial.step(give_values(trial.start()), rows, accumulate=parts)
+        results.append((np.asarray(metrics.losses), {name: np.asarray(value) for name, value in after.trained.items()}))
+    (losses, weights), (other_losses, other) = results
+    np.testing.assert_allclose(other_losses, losses, rtol=1e-4)
+    for name, value in weights.items():
+        np.testing.assert_allclose(other[name], value, atol=2e-5)
 
 
 @pytest.mark.usefixtures("cache_dir")
