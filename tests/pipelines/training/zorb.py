@@ -125,7 +125,7 @@ def judge_lora(model_id: str, file: Path, *, sheet: Path | None, held_out: int) 
             for prompts in ([f"A zorb {words}" for words in PROMPTS], WITHOUT)
         ]
         shown, wrongly = (sum(map(shows_zorb, group)) for group in pictures)
-        result = {"with_the_word": shown, "without": wrongly, "of": len(pictures[0])}
+        result: dict[str, Any] = {"with_the_word": shown, "without": wrongly, "of": len(pictures[0])}
         if sheet is not None:
             rows = [np.concatenate(group[at : at + 12], axis=1) for group in pictures for at in (0, 12)]
             Image.fromarray(np.concatenate(rows)).save(sheet)
