@@ -12,8 +12,8 @@ REPLACED = ("preview", "gauges", "engine", "state")
 URGENT = (*ENDS, "room", "refs", "leaving")
 """Kinds for which somebody waits; others are sent with what comes within COMPANY_S, for fewer calls."""
 COMPANY_S = 0.005
-EVERY_S = 0.1
-"""Others are sent no more often than so, as fast as people read: each call takes a processor from whoever computes."""
+EVERY_S = 0.02
+"""Others are sent no more often than so: each call takes a processor from whoever computes. An event is due in 25 ms."""
 
 
 class Outbox:
