@@ -13,7 +13,7 @@ URGENT = (*ENDS, "room", "refs", "leaving")
 """Kinds for which somebody waits; others are sent with what comes within COMPANY_S, for fewer calls."""
 COMPANY_S = 0.005
 EVERY_S = 0.02
-"""Others are sent no more often than so: each call takes a processor from whoever computes. An event is due in 25 ms."""
+"""Others are sent no more often than so: each call takes a processor from whoever computes. An event has 25 ms."""
 
 
 class Outbox:
