@@ -200,7 +200,7 @@ def draw_wan(wan_catalog: Catalog, photo: Path) -> Callable[..., Recipe]:
     def draw(model: str = "t2v", **fields: Any) -> Recipe:
         defaults = {"model": model, "prompt": PROMPT, "seed": 5, "steps": 4, "guidance_scale": 4.0}
         named = {"photo": photo, "turned": photo.with_name("turned.png")}
-        fields |= {"images": [str(named[name]) for name in fields["images"]]} if fields.get("images") else {}
+        fields |= {"images": [str(named.get(name, name)) for name in fields["images"]]} if fields.get("images") else {}
         return resolve(read_recipe(defaults | {"negative_prompt": ""} | fields), wan_catalog)
 
     return draw
