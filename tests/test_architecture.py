@@ -83,7 +83,13 @@ LAYERS = (
     ("pipelines.recipes.step_cache",),
     ("pipelines.recipes.schedulers", "pipelines.recipes.taylor", "pipelines.models.moved"),
     ("pipelines.errors", "pipelines.field_errors", "pipelines.modest"),
-    ("pipelines.messages", "pipelines.files.whole", "pipelines.files.unread", "pipelines.pictures.gif_blocks"),
+    (
+        "pipelines.messages",
+        "pipelines.files.whole",
+        "pipelines.files.unread",
+        "pipelines.files.sizes",
+        "pipelines.pictures.gif_blocks",
+    ),
 )
 
 # Downward in spirit: the app starts the worker's supervisor, and the registry reaches the families only when called.

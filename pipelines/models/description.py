@@ -11,6 +11,7 @@ from typing import Any
 
 from pipelines.errors import ModelError
 from pipelines.families import find_traits
+from pipelines.files.sizes import count_bytes
 from pipelines.messages import Message, say
 from pipelines.models.catalog import find_folder
 from pipelines.models.model import Model
@@ -72,7 +73,7 @@ def describe_model(model: Model) -> Description:
         origin=origin,
         revision=choose_revision(model) if model.repo else "",
         dtype=_find_dtype(files),
-        size_bytes=sum(file.stat().st_size for file in {*files, *model.own_files}) or None,
+        size_bytes=count_bytes({*files, *model.own_files}) or None,
         lacking=lacking,
         licence=model.licence,
         fits=find_fitting(model),

@@ -10,6 +10,7 @@ from pathlib import Path
 from huggingface_hub import constants, scan_cache_dir
 from huggingface_hub.file_download import repo_folder_name
 
+from pipelines.files.sizes import count_bytes
 from pipelines.models.catalog import Model
 from pipelines.runtime.weights.hub_files import SUFFIX
 from pipelines.runtime.weights.hub_pins import choose_revision
@@ -18,17 +19,16 @@ from pipelines.runtime.weights.hub_pins import choose_revision
 def measure_disk(model: Model) -> int:
     """Returns the bytes of the model's files here; a file that several names link to counts once."""
     if model.file is not None:
-        return sum(file.stat().st_size for file in {file.resolve() for file in model.own_files if file.exists()})
+        return count_bytes({file.resolve() for file in model.own_files})
     folder = model.path or _find_snapshot(model)
     if folder is None:
         return 0
-    real = {file.resolve() for file in folder.rglob("*") if file.is_file()}
-    return sum(file.stat().st_size for file in real)
+    return count_bytes({file.resolve() for file in folder.rglob("*") if file.is_file()})
 
 
 def measure_partial(model: Model) -> int:
     """Returns the bytes that arrived of a download which was stopped; the next one goes on with them."""
-    return sum(file.stat().st_size for file in _list_partial(model))
+    return count_bytes(_list_partial(model))
 
 
 def delete(model: Model) -> int:
