@@ -64,8 +64,7 @@ def generate_together(
         recipe.parsed_shape,
         uses_cfg=uses_cfg(recipe),
         references=find_references(family.model, recipe),
-        uses_step_cache=recipe.uses_residuals,
-        foresees=recipe.foresees,
+        cache_kind=recipe.cache_kind,
         on_progress=on_progress,
     )
     warm_first = functools.partial(

@@ -13,8 +13,8 @@ from itertools import product
 from pipelines.generate import uses_cfg
 from pipelines.models.catalog import Model, Shape
 from pipelines.pictures.references import References, choose_programs, name_programs
+from pipelines.recipes.cache_kinds import MAGCACHE, SUFFIXES
 from pipelines.recipes.recipe import Recipe
-from pipelines.recipes.taylor import TAYLOR
 
 USUAL_COUNTS = (1, 2, 4, 8)  # outputs of a run, as static/js/create/controls.js offers them
 
@@ -25,8 +25,7 @@ _COUNT = re.compile(r" ×\d+")
 class ProgramSet:
     """The programs of one model for runs of one kind; `is_guided` tells whether classifier-free guidance is on.
 
-    With `uses_step_cache` steps may reuse what layers of earlier ones found, with `foresees` they may be extrapolated
-    from earlier ones; how much is no matter of programs.
+    With a `cache_kind` (recipes/cache_kinds.py) steps may reuse earlier ones; how much is no matter of programs.
     """
 
     shape: Shape
@@ -34,8 +33,7 @@ class ProgramSet:
     text_chunks: int = 1
     batch_size: int = 1
     is_guided: bool
-    uses_step_cache: bool = False
-    foresees: bool = False
+    cache_kind: str = ""
 
     @classmethod
     def usual(cls, model: Model, shape: Shape) -> "ProgramSet":
@@ -51,8 +49,7 @@ class ProgramSet:
             text_chunks=text_chunks,
             batch_size=recipe.batch_size,
             is_guided=uses_cfg(recipe),
-            uses_step_cache=recipe.uses_residuals,
-            foresees=recipe.foresees,
+            cache_kind=recipe.cache_kind,
         )
 
     def name_for(self, model: Model) -> str:
@@ -66,9 +63,7 @@ class ProgramSet:
             name += f" ×{self.batch_size}"
         if self.is_guided != (model.guidance_scale > 1):
             name += " with guidance" if self.is_guided else " without guidance"
-        if self.foresees:
-            return f"{name} with TaylorSeer"
-        return f"{name} with a step cache" if self.uses_step_cache else name
+        return name + SUFFIXES[self.cache_kind]
 
 
 def drop_count(name: str) -> str:
@@ -102,9 +97,8 @@ def choose_prewarmed(entries: Sequence[str], model: Model) -> list[ProgramSet]:
     for entry in entries:
         owner, _, sizes = entry.rpartition(":")
         sizes, mark, kind = sizes.partition("~")
-        foresees = kind == TAYLOR
-        uses_step_cache = bool(mark) and not foresees
-        if (uses_step_cache and model.step_cache is None) or (foresees and not model.traits.foresees):
+        cache_kind = (kind or MAGCACHE) if mark else ""
+        if cache_kind and cache_kind not in model.cache_kinds:
             continue
         sizes, _, count = sizes.partition("*")
         if owner not in ("", model.id) or int(count or 1) > model.max_batch_size:
@@ -115,8 +109,7 @@ def choose_prewarmed(entries: Sequence[str], model: Model) -> list[ProgramSet]:
                 references=references,
                 batch_size=int(count or 1),
                 is_guided=model.guidance_scale > 1,
-                uses_step_cache=uses_step_cache,
-                foresees=foresees,
+                cache_kind=cache_kind,
             )
             for shape, references in choose_programs([sizes], model)
         ]

@@ -177,8 +177,7 @@ class Family(Protocol):
         uses_cfg: bool,
         references: References | None = None,
         text_chunks: int = 1,
-        uses_step_cache: bool = False,
-        foresees: bool = False,
+        cache_kind: str = "",
         stage: str | None = None,
         on_progress: OnProgress,
     ) -> float:
@@ -203,8 +202,7 @@ class Family(Protocol):
         *,
         batch_size: int = 1,
         uses_cfg: bool | None = None,
-        uses_step_cache: bool = False,
-        foresees: bool = False,
+        cache_kind: str = "",
     ) -> str:
         """Returns `warm` (in memory), `disk` (in the compilation cache or a pack) or `cold` (must be compiled).
 

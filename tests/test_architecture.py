@@ -82,6 +82,7 @@ LAYERS = (
     ("pipelines.families.traits",),
     ("pipelines.recipes.step_cache",),
     ("pipelines.recipes.schedulers", "pipelines.recipes.taylor", "pipelines.models.moved"),
+    ("pipelines.recipes.cache_kinds",),
     ("pipelines.errors", "pipelines.field_errors", "pipelines.modest"),
     (
         "pipelines.messages",

@@ -9,6 +9,7 @@ from pipelines.commands.progress import TerminalProgress
 from pipelines.errors import RecipeError
 from pipelines.messages import english
 from pipelines.recipes import step_cache
+from pipelines.recipes.cache_kinds import MAGCACHE
 from pipelines.recipes.recipe import Recipe
 from pipelines.recipes.step_cache import StepCache, Strength
 
@@ -53,7 +54,7 @@ def calibrate(
         },
     )
     chosen = place.catalog.get(recipe.model)
-    if not chosen.traits.keeps_residuals:
+    if MAGCACHE not in chosen.traits.cache_kinds:
         raise RecipeError({"model": english(f"{chosen.id} is no transformer, so it can have no step cache")})
     from pipelines import registry
 

@@ -201,7 +201,7 @@ def _generate_traced(family: Family, recipe: Recipe, folder: Path, *, on_progres
     compiles_before = family.compile_count()
     references = find_references(family.model, recipe)
     options = {"batch_size": recipe.batch_size, "uses_cfg": uses_cfg(recipe), "references": references}
-    options |= {"uses_step_cache": recipe.uses_residuals, "foresees": recipe.foresees}
+    options |= {"cache_kind": recipe.cache_kind}
     compile_s = family.warm(recipe.parsed_shape, **options, on_progress=on_progress)
     with trace_to(folder):
         outcome = generate(family, recipe, on_progress=on_progress)

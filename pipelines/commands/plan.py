@@ -15,6 +15,7 @@ from pipelines.errors import ModelError, RecipeError
 from pipelines.messages import NOTHING, Message, add_codes, english, join, say
 from pipelines.models.catalog import Model, Shape, load_catalog
 from pipelines.models.model import FULL
+from pipelines.recipes.step_cache import OFF
 
 Topology = Annotated[
     str,
@@ -202,7 +203,7 @@ def plan(
                     shape=one.shape,
                     mode=one.mode,
                     mesh=mesh,
-                    step_cache=step_cache or "off",
+                    step_cache=step_cache or OFF,
                     cache_dir=place.plan_cache_dir,
                     on_progress=progress,
                     known=known,

@@ -333,8 +333,7 @@ def _load(
             uses_cfg=uses_cfg(recipe),
             references=find_references(family.model, recipe) if stage == "denoise" else None,  # the only one with files
             text_chunks=family.count_text_chunks(recipe),
-            uses_step_cache=recipe.uses_residuals,
-            foresees=recipe.foresees,
+            cache_kind=recipe.cache_kind,
             on_progress=on_progress,
         )
     return family

@@ -22,6 +22,7 @@ from pipelines.messages import Message
 from pipelines.models.catalog import Model, Shape
 from pipelines.models.fingerprints import fingerprint_programs
 from pipelines.pictures.references import References, name_programs
+from pipelines.recipes.cache_kinds import MAGCACHE
 from pipelines.recipes.recipe import Lora, Recipe
 from pipelines.runtime.bridge.modules import TracedModule
 from pipelines.runtime.devices import hosts
@@ -89,8 +90,7 @@ class LoadedModel(abc.ABC):
         uses_cfg: bool,
         references: References | None = None,
         text_chunks: int = 1,
-        uses_step_cache: bool = False,
-        foresees: bool = False,
+        cache_kind: str = "",
         stage: str | None = None,
         on_progress: OnProgress,
     ) -> float:
@@ -100,8 +100,7 @@ class LoadedModel(abc.ABC):
             uses_cfg=uses_cfg,
             references=references,
             text_chunks=text_chunks,
-            uses_step_cache=uses_step_cache,
-            foresees=foresees,
+            cache_kind=cache_kind,
         )
         title = name_programs(shape, references, text_chunks)
         return self._warm(layout, title=title, stage=stage, on_progress=on_progress)
@@ -153,8 +152,7 @@ class LoadedModel(abc.ABC):
         *,
         batch_size: int = 1,
         uses_cfg: bool | None = None,
-        uses_step_cache: bool = False,
-        foresees: bool = False,
+        cache_kind: str = "",
     ) -> str:
         uses_cfg = self.model.guidance_scale > 1 if uses_cfg is None else uses_cfg
         layout = self._lay_out(
@@ -163,8 +161,7 @@ class LoadedModel(abc.ABC):
             uses_cfg=uses_cfg,
             references=references,
             text_chunks=text_chunks,
-            uses_step_cache=uses_step_cache,
-            foresees=foresees,
+            cache_kind=cache_kind,
         )
         keys = (layout.denoise_key, layout.decode_key)
         if all(self._programs.has(*key) for key in keys):
@@ -202,15 +199,15 @@ class LoadedModel(abc.ABC):
     def find_ratios(self, recipe: Recipe, *, on_progress: OnProgress) -> tuple[tuple[float, ...], ...]:
         """Runs a resolved recipe step by step, and returns each expert's ratio of a step's residual to the last one's.
 
-        Only for models whose traits say that they keep residuals.
+        Only for models that can have MagCache.
         """
-        assert self.model.traits.keeps_residuals, f"{self.model.id} has no residuals"
+        assert MAGCACHE in self.model.traits.cache_kinds, f"{self.model.id} has no residuals"
         whole = recipe.model_copy(update={"step_cache": "0,0,1", "reused_steps": ()})
         self.warm(
             whole.parsed_shape,
             batch_size=1,
             uses_cfg=(whole.guidance_scale or 0.0) > 1,
-            uses_step_cache=True,
+            cache_kind=MAGCACHE,
             on_progress=on_progress,
         )
         self.ratios = found = ResidualRatios()
@@ -253,13 +250,11 @@ class LoadedModel(abc.ABC):
         uses_cfg: bool,
         references: References | None = None,
         text_chunks: int = 1,
-        uses_step_cache: bool = False,
-        foresees: bool = False,
+        cache_kind: str = "",
     ) -> Any:
         count = max(batch_size, self.outputs_at_once)
         further = {"text_chunks": text_chunks} if text_chunks > 1 else {}  # only families with chunks take it
-        further |= {"uses_step_cache": True} if uses_step_cache else {}  # nor can all keep residuals
-        further |= {"foresees": True} if foresees else {}
+        further |= {"cache_kind": cache_kind} if cache_kind else {}  # nor can all have each
         return self.programs.lay_out(
             self.parts, shape, batch_size=count, uses_cfg=uses_cfg, references=references, **further
         )
@@ -272,8 +267,7 @@ class LoadedModel(abc.ABC):
         uses_cfg: bool,
         references: References | None = None,
         text_chunks: int = 1,
-        uses_step_cache: bool = False,
-        foresees: bool = False,
+        cache_kind: str = "",
     ) -> Any:
         """Picks the program with one forward pass per step if guidance is off, unless only the guided one is warm.
 
@@ -286,8 +280,7 @@ class LoadedModel(abc.ABC):
                 uses_cfg=value,
                 references=references,
                 text_chunks=text_chunks,
-                uses_step_cache=uses_step_cache,
-                foresees=foresees,
+                cache_kind=cache_kind,
             )
             for value in (False, True)
         )

@@ -11,12 +11,14 @@ import jax.numpy as jnp
 from jax.sharding import Mesh, NamedSharding, PartitionSpec
 
 from pipelines.models.catalog import Shape
+from pipelines.recipes.cache_kinds import MAGCACHE, TAYLOR
 from pipelines.runtime.devices.mesh import turn_to_tokens
 from pipelines.runtime.devices.sharding import batch_class, split_pictures
 
 Key = tuple[Any, ...]
 
 ENCODE_KEY: Key = ("encode",)
+_CACHE_KEYS: dict[str, Key] = {"": (), MAGCACHE: ("step cache",), TAYLOR: ("taylor",)}
 NO_REFERENCES = "only a model with references has programs for them"
 
 
@@ -26,8 +28,8 @@ class Layout:
 
     `outputs` is the batch class: the pictures or videos that a program makes, requested or not. `latents_shape` is one
     output's, (C, H, W) or (C, T, H, W); `rows` is the sharding of arrays with one row per row of the denoiser's batch.
-    `residual` describes what MagCache keeps (rows, tokens, width), `outlook` what TaylorSeer does (2, rows, ...); None
-    for runs without.
+    With a step cache of some `cache_kind`, `kept` describes what it keeps from step to step: MagCache the residual
+    (rows, tokens, width), TaylorSeer the outlook (2, rows, ...).
     """
 
     shape: Shape
@@ -36,13 +38,8 @@ class Layout:
     latents_shape: tuple[int, ...]
     latents: NamedSharding
     rows: NamedSharding
-    residual: jax.ShapeDtypeStruct | None = None
-    outlook: jax.ShapeDtypeStruct | None = None
-
-    @property
-    def kept(self) -> jax.ShapeDtypeStruct | None:
-        """Returns what a step cache of either kind keeps."""
-        return self.outlook if self.residual is None else self.residual
+    cache_kind: str = ""
+    kept: jax.ShapeDtypeStruct | None = None
 
     @property
     def row_count(self) -> int:
@@ -66,15 +63,13 @@ class Layout:
 
     @property
     def residual_key(self) -> Key:
-        """Returns the key of the program that makes an empty residual."""
+        """Returns the key of the program that makes what is kept before the first step."""
         assert self.kept is not None
         return ("residual", self.kept.shape)
 
     @property
     def _cached(self) -> Key:
-        if self.outlook is not None:
-            return ("taylor",)
-        return () if self.residual is None else ("step cache",)
+        return _CACHE_KEYS[self.cache_kind]
 
     @property
     def condition_key(self) -> Key:
@@ -92,7 +87,8 @@ class Layout:
         """Returns the layout of a run with TaylorSeer, whose outputs lie as `rows` (rows, ...) do."""
         return replace(
             self,
-            outlook=jax.ShapeDtypeStruct(
+            cache_kind=TAYLOR,
+            kept=jax.ShapeDtypeStruct(
                 (2, self.row_count, *self.latents_shape),
                 jnp.float32,
                 sharding=NamedSharding(self.denoiser_mesh, PartitionSpec(None, *rows.spec)),

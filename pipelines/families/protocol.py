@@ -58,8 +58,8 @@ class FamilyPrograms(Protocol):
     ) -> Any:
         """Returns the placement of one run's arrays on the mesh: a `Layout` (layout.py), or one like it.
 
-        Only a family whose traits have `text_chunks` is asked with `text_chunks`, for more than one, and only one that
-        `keeps_residuals` with `uses_step_cache`, or `foresees` with `foresees`.
+        Only a family whose traits have `text_chunks` is asked with `text_chunks`, for more than one, and only one whose
+        traits have the kind with a `cache_kind`.
         """
         ...
 

@@ -13,7 +13,9 @@ import numpy as np
 from jax.sharding import Mesh
 
 from pipelines.families.layout import Layout
+from pipelines.recipes.cache_kinds import TAYLOR
 from pipelines.runtime.programs.compiled import Program
+from pipelines.runtime.sampling.loop import Cache
 from pipelines.runtime.sampling.schedules import MAX_STEPS
 from pipelines.runtime.sampling.solver import State
 from pipelines.runtime.weights.components import abstract_input
@@ -21,16 +23,16 @@ from pipelines.runtime.weights.components import abstract_input
 
 def describe_reuse(mesh: Mesh, layout: Layout) -> tuple[jax.ShapeDtypeStruct, ...]:
     """Describes the arguments that a denoise program takes after its own: `residual` and `reuse`, or nothing."""
-    if layout.outlook is not None:
-        return layout.outlook, abstract_input(mesh, (MAX_STEPS, 2), jnp.float32)
-    if layout.residual is None:
+    if layout.kept is None:
         return ()
-    return layout.residual, abstract_input(mesh, (MAX_STEPS,), jnp.bool_)
+    if layout.cache_kind == TAYLOR:
+        return layout.kept, abstract_input(mesh, (MAX_STEPS, 2), jnp.float32)
+    return layout.kept, abstract_input(mesh, (MAX_STEPS,), jnp.bool_)
 
 
-def find_outlook(layout: Layout) -> Any:
-    """Returns the sharding of what TaylorSeer keeps, None for runs without."""
-    return None if layout.outlook is None else layout.outlook.sharding
+def find_cache(layout: Layout) -> Cache | None:
+    """Returns what a denoise program is told of its step cache; None for a run without one."""
+    return None if layout.kept is None else Cache(layout.cache_kind, layout.kept.sharding)
 
 
 def place_results(layout: Layout, state: State) -> Any:
@@ -40,11 +42,11 @@ def place_results(layout: Layout, state: State) -> Any:
 
 def list_residual_programs(layout: Layout) -> Sequence[Program]:
     """Returns the program that makes the residual before the first step, which nobody reads; or nothing."""
-    residual = layout.kept
-    if residual is None:
+    kept = layout.kept
+    if kept is None:
         return ()
-    empty = lambda: jnp.zeros(residual.shape, residual.dtype)  # noqa: E731
-    return (Program(key=layout.residual_key, function=empty, arguments=(), out_shardings=residual.sharding),)
+    empty = lambda: jnp.zeros(kept.shape, kept.dtype)  # noqa: E731
+    return (Program(key=layout.residual_key, function=empty, arguments=(), out_shardings=kept.sharding),)
 
 
 def count_ahead(foreseen: np.ndarray, whole: Collection[int]) -> np.ndarray:
@@ -113,7 +115,7 @@ class ReusedSteps:
             return
         reuse = np.zeros(MAX_STEPS, np.bool_)
         reuse[sorted({*reused} - {*whole})] = True
-        if layout.outlook is not None:
+        if layout.cache_kind == TAYLOR:
             reuse = count_ahead(reuse, whole)
         self.residual, self._reuse = get(*layout.residual_key)(), put(reuse)
 

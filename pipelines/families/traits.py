@@ -130,10 +130,9 @@ class Traits:
     order over frames, rows and columns. `takes_distilled_guidance`: the guidance scale may be an input of the model.
     `has_fixed_text_length`: its text encoders read as many tokens as their tokenizers say. `tokenizer` is the kind of
     its text encoder's first tokenizer (prompts/pieces.py), "" if it has none; `reads_weights`: (word:1.2) weighs a
-    word; `text_chunks`: a long prompt is read as up to this many texts. `keeps_residuals`: its denoiser is one stack of
-    layers whose sum a later step may reuse (recipes/step_cache.py); `foresees`: what it answers later may be
-    extrapolated from earlier answers (recipes/taylor.py). `schedulers` are those that its recipes may name
-    (recipes/schedulers.py), unless a model allows fewer.
+    word; `text_chunks`: a long prompt is read as up to this many texts. `cache_kinds` are the step caches that
+    its denoiser can have (recipes/cache_kinds.py): MAGCACHE only where it is one stack of layers. `schedulers` are
+    those that its recipes may name (recipes/schedulers.py), unless a model allows fewer.
     """
 
     title: str
@@ -151,6 +150,5 @@ class Traits:
     tokenizer: str = ""
     reads_weights: bool = False
     text_chunks: int = 1
-    keeps_residuals: bool = False
-    foresees: bool = False
+    cache_kinds: tuple[str, ...] = ()
     schedulers: tuple[str, ...] = ()

@@ -14,6 +14,7 @@ from pipelines.errors import ModelError
 from pipelines.families import find_traits, list_traits
 from pipelines.families.traits import Traits
 from pipelines.messages import Message, say
+from pipelines.recipes.cache_kinds import MAGCACHE
 from pipelines.recipes.step_cache import StepCache
 
 VIDEO_STRIDE = 4  # frames per latent frame after the first
@@ -196,6 +197,11 @@ class Model:
     def traits(self) -> Traits:
         """Returns the traits that all models of its family have in common."""
         return find_traits(self.family)
+
+    @property
+    def cache_kinds(self) -> tuple[str, ...]:
+        """Lists the kinds of step cache that its runs can have: MagCache only once its ratios are known."""
+        return tuple(kind for kind in self.traits.cache_kinds if kind != MAGCACHE or self.step_cache is not None)
 
     @property
     def in_place(self) -> "Model":

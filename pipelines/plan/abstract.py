@@ -45,18 +45,16 @@ def list_stages(
     shape: Shape,
     *,
     batch_size: int,
-    reused_steps: Sequence[int] | None = None,
-    foresees: bool = False,
+    cache_kind: str = "",
+    reused_steps: Sequence[int] = (),
 ) -> list[Stage]:
     """Lists every program that the worker would compile for this shape, in the order of a job.
 
-    Two experts run one program, each with its own weights and its own part of the steps. With `reused_steps` it is the
-    denoiser's program with a step cache, of whose steps, from 0, these reuse earlier ones; TaylorSeer's if it
-    `foresees`.
+    Two experts run one program, each with its own weights and its own part of the steps. With a `cache_kind` it is the
+    denoiser's program with that step cache, of whose steps, from 0, `reused_steps` reuse earlier ones.
     """
     stages: list[Stage] = []
-    cache = "uses_step_cache" if not foresees else "foresees"
-    further = {} if reused_steps is None else {cache: True}  # not every family can
+    further = {"cache_kind": cache_kind} if cache_kind else {}  # not every family can
     programs = sorted(_list_programs(model, parts, shape, batch_size=batch_size, **further), key=_find_place)
     for program in programs:
         name = str(program.key[0])
@@ -68,7 +66,7 @@ def list_stages(
         first = 0
         for count, (component, steps) in enumerate(shares.items(), 1):
             title = name if count == 1 else f"{name}_{count}"
-            reused = sum(first <= step < first + steps for step in reused_steps or ())
+            reused = sum(first <= step < first + steps for step in reused_steps)
             stages.append(Stage(name=title, program=program, components=(component,), runs=steps, reused=reused))
             first += steps
     return stages

@@ -11,7 +11,7 @@ from jax.sharding import Mesh
 
 from pipelines.errors import RecipeError
 from pipelines.mesh_text import THROUGHPUT
-from pipelines.messages import add_codes, english, say
+from pipelines.messages import add_codes
 from pipelines.models.catalog import Model, Shape
 from pipelines.models.model import FULL
 from pipelines.plan import measured
@@ -22,9 +22,8 @@ from pipelines.plan.packing import outputs_at_once
 from pipelines.plan.placement import Need, Placement, recommend
 from pipelines.plan.topologies import CPU_SOURCE, TPU_SOURCE, Topology, find_devices
 from pipelines.recipes.recipe import Recipe
-from pipelines.recipes.resolving import reuse_steps
+from pipelines.recipes.resolving import find_cache_problem, reuse_steps
 from pipelines.recipes.step_cache import OFF
-from pipelines.recipes.taylor import Foresight, is_taylor
 from pipelines.registry import build_mesh_for, describe_parts
 from pipelines.runtime.devices.mesh import describe_mesh
 from pipelines.runtime.devices.offload import measure
@@ -155,12 +154,12 @@ def make_plan(
 
     With a `dump_dir` nothing counts as known, because known verdicts have no HLO text.
     """
-    reused_steps = _choose_reused(model, step_cache)
+    cached = _choose_reused(model, shape, step_cache)
     built, batch_size = choose_mesh(model, topology, mode=mode, mesh=mesh)
     parts = describe_parts(model, built)
     weights = {name: measure(own) for name, own in parts.weights.items()}
     stages = list_stages(
-        model, parts, shape, batch_size=batch_size, reused_steps=reused_steps, foresees=is_taylor(step_cache)
+        model, parts, shape, batch_size=batch_size, cache_kind=cached.cache_kind, reused_steps=cached.reused_steps
     )
     compiler = Compiler(topology, cache_dir=cache_dir, known=None if dump_dir else known)
     measured_ms = measured.choose(
@@ -216,33 +215,20 @@ def make_plan(
     )
 
 
-def _choose_reused(model: Model, step_cache: str) -> tuple[int, ...] | None:
-    """Lists the steps that reuse earlier ones, None with the step cache off."""
-    if step_cache == OFF:
-        return None
-    if is_taylor(step_cache):
-        return _choose_foreseen(model, step_cache)
-    if model.step_cache is None:
-        raise RecipeError({"step_cache": english(f"{model.id} has no step cache; `calibrate` finds one")})
-    try:
-        strength = model.step_cache.choose(step_cache)
-    except ValueError as error:
-        raise RecipeError({"step_cache": error.args[0]}) from error
-    assert strength is not None, "off is handled"
-    return model.step_cache.list_reused(strength, steps=model.steps, flow_shift=model.flow_shift)
-
-
-def _choose_foreseen(model: Model, text: str) -> tuple[int, ...]:
-    if not model.traits.foresees:
-        raise RecipeError({"step_cache": say("{model} has no TaylorSeer; leave it out", model=model.id)})
-    try:
-        Foresight.parse(text)
-    except ValueError as error:
-        raise RecipeError({"step_cache": error.args[0]}) from error
-    recipe = Recipe(
-        model=model.id, prompt="", steps=model.steps, scheduler=model.scheduler, flow_shift=model.flow_shift
+def _choose_reused(model: Model, shape: Shape, step_cache: str) -> Recipe:
+    """Returns the model's usual recipe with the steps that this step cache reuses; raises RecipeError."""
+    usual = Recipe(
+        model=model.id,
+        prompt="",
+        steps=model.steps,
+        scheduler=model.scheduler,
+        flow_shift=model.choose_flow_shift(str(shape)),
     )
-    return reuse_steps(recipe, text, model).reused_steps
+    if step_cache == OFF:
+        return usual
+    if problem := find_cache_problem(step_cache, model.scheduler, model):
+        raise RecipeError({"step_cache": problem})
+    return reuse_steps(usual, step_cache, model)
 
 
 def choose_mesh(model: Model, topology: Topology, *, mode: str, mesh: str | None) -> tuple[Mesh, int]:

@@ -16,8 +16,8 @@ from pipelines.messages import say
 from pipelines.models.catalog import Shape
 from pipelines.modest import find_excess
 from pipelines.pictures.fitting import Fit
+from pipelines.recipes.cache_kinds import find_kind
 from pipelines.recipes.schedulers import TWICE
-from pipelines.recipes.taylor import is_taylor
 
 SCHEMA = 1
 # OpenAI's limit. An encoder reads far fewer, and what it does not read is said (prompts/reading.py).
@@ -129,14 +129,9 @@ class Recipe(BaseModel):
         return self.steps if self.strength is None else max(1, int(self.steps * self.strength))
 
     @property
-    def foresees(self) -> bool:
-        """Tells whether a resolved recipe's steps may be extrapolated (taylor.py)."""
-        return is_taylor(self.step_cache)
-
-    @property
-    def uses_residuals(self) -> bool:
-        """Tells whether a resolved recipe's steps may add what an earlier one's layers found (step_cache.py)."""
-        return self.step_cache is not None and not self.foresees
+    def cache_kind(self) -> str:
+        """Returns the kind of a resolved recipe's step cache (cache_kinds.py), "" without one."""
+        return find_kind(self.step_cache)
 
     @property
     def rows_per_step(self) -> int:

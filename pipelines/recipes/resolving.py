@@ -16,6 +16,7 @@ from pipelines.models.catalog_entries import MAX_FLOW_SHIFT, MAX_FPS, MIN_STRENG
 from pipelines.pictures.fitting import Fit
 from pipelines.prompts.lora_names import find_lora
 from pipelines.prompts.lora_tags import list_tags, list_unfollowed, remove_tags
+from pipelines.recipes.cache_kinds import MAGCACHE, TAYLOR, find_kind
 from pipelines.recipes.recipe import (
     MAX_DRAWN_SEED,
     MAX_LORA_SCALE,
@@ -31,7 +32,7 @@ from pipelines.recipes.recipe import (
 from pipelines.recipes.schedulers import MOST_STEPS, TWICE
 from pipelines.recipes.sigmas import find_problem, fit_sigmas, list_idle_beside
 from pipelines.recipes.step_cache import NAMES, OFF, describe_saving, share_steps
-from pipelines.recipes.taylor import MANY_STEPS, Foresight, is_taylor
+from pipelines.recipes.taylor import MANY_STEPS, Foresight
 
 
 def take_lora_tags(recipe: Recipe, catalog: Catalog) -> tuple[Recipe, list[Message]]:
@@ -133,7 +134,7 @@ def resolve(recipe: Recipe, catalog: Catalog) -> Recipe:
         problems.pop("steps", None)  # they are the sigmas' number
         problems["sigmas"] = problem
     asked = (recipe.step_cache or OFF).strip().lower()
-    if asked != OFF and (problem := _find_cache_problem(asked, scheduler, model)):
+    if asked != OFF and (problem := find_cache_problem(asked, scheduler, model)):
         problems["step_cache"] = problem
     if filled.loras and (problem := _find_lora_problem(filled.loras, model, catalog.list_lora_files())):
         problems["loras"] = problem
@@ -142,11 +143,12 @@ def resolve(recipe: Recipe, catalog: Catalog) -> Recipe:
     return reuse_steps(filled, asked, model)
 
 
-def _find_cache_problem(asked: str, scheduler: str, model: Model) -> Message:
-    if is_taylor(asked):
+def find_cache_problem(asked: str, scheduler: str, model: Model) -> Message:
+    """Returns why a model cannot have the step cache `asked` for beside this scheduler, "" if it can."""
+    if find_kind(asked) == TAYLOR:
         return _find_taylor_problem(asked, scheduler, model)
     if model.step_cache is None:
-        if not model.traits.keeps_residuals:
+        if MAGCACHE not in model.traits.cache_kinds:
             return say(
                 "{model} has no step cache of this kind: only Wan and FLUX.2 do; take taylor, or leave it out",
                 model=model.id,
@@ -162,7 +164,7 @@ def _find_cache_problem(asked: str, scheduler: str, model: Model) -> Message:
 
 
 def _find_taylor_problem(asked: str, scheduler: str, model: Model) -> Message:
-    if not model.traits.foresees:
+    if TAYLOR not in model.traits.cache_kinds:
         return say("{model} has no TaylorSeer; leave it out", model=model.id)
     if scheduler in TWICE:
         return say(
@@ -179,7 +181,7 @@ def _find_taylor_problem(asked: str, scheduler: str, model: Model) -> Message:
 
 def reuse_steps(recipe: Recipe, asked: str, model: Model) -> Recipe:
     """Returns a resolved recipe with the steps that a step cache reuses, `asked` for by name or in numbers."""
-    if is_taylor(asked):
+    if find_kind(asked) == TAYLOR:
         foresight = Foresight.parse(asked)
         foreseen = foresight.list_foreseen(
             share_steps(
@@ -208,7 +210,7 @@ def list_idle(asked: Recipe, resolved: Recipe, model: Model) -> list[Message]:
     notes: list[Message] = []
     if resolved.step_cache is not None:
         notes.append(describe_saving(resolved.denoising_steps, resolved.reused_steps))
-    if resolved.foresees and resolved.denoising_steps < MANY_STEPS:
+    if resolved.cache_kind == TAYLOR and resolved.denoising_steps < MANY_STEPS:
         notes.append(
             say(
                 "TaylorSeer wants {many} steps or more: of {steps} it makes another picture.",

@@ -14,8 +14,8 @@ from dataclasses import dataclass
 from typing import Self
 
 from pipelines.messages import say
+from pipelines.recipes.cache_kinds import TAYLOR
 
-TAYLOR = "taylor"
 MAX_INTERVAL = 20
 MANY_STEPS = 20  # fewer change too much from one to the next (pipelines/docs/measured.md)
 MAX_FIRST = 100
@@ -60,8 +60,3 @@ class Foresight:
 
     def _computes(self, step: int) -> bool:
         return step < self.first or (step - self.first - 1) % self.interval == 0
-
-
-def is_taylor(text: str | None) -> bool:
-    """Tells whether a recipe's `step_cache` asks for TaylorSeer."""
-    return text is not None and text.startswith(TAYLOR)

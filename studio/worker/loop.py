@@ -131,8 +131,7 @@ class Worker(Bench):
                 batch_size=wanted.batch_size,
                 uses_cfg=wanted.is_guided,
                 references=wanted.references,
-                uses_step_cache=wanted.uses_step_cache,
-                foresees=wanted.foresees,
+                cache_kind=wanted.cache_kind,
                 on_progress=show,
             )
         except Cancelled:

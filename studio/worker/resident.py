@@ -125,8 +125,7 @@ def _query_state(family: Family, programs: ProgramSet) -> str:
         programs.text_chunks,
         batch_size=programs.batch_size,
         uses_cfg=programs.is_guided,
-        uses_step_cache=programs.uses_step_cache,
-        foresees=programs.foresees,
+        cache_kind=programs.cache_kind,
     )
 
 

@@ -26,6 +26,7 @@ from pipelines.models.catalog import Model, Shape
 from pipelines.pictures.reading import open_picture
 from pipelines.pictures.references import References, name_programs
 from pipelines.prompts.reading import count_chunks
+from pipelines.recipes.cache_kinds import SUFFIXES
 from pipelines.recipes.recipe import Lora, Recipe
 from pipelines.stages import Embeddings, OnProgress, Progress, ignore_progress
 
@@ -83,14 +84,13 @@ class FakeFamily:
         uses_cfg: bool,
         references: References | None = None,
         text_chunks: int = 1,
-        uses_step_cache: bool = False,
-        foresees: bool = False,
+        cache_kind: str = "",
         stage: str | None = None,  # noqa: ARG002
         on_progress: OnProgress,
     ) -> float:
         """Takes `compile_s` the first time for each set of programs."""
         name = name_programs(shape, references, text_chunks)
-        name += " with a step cache" if uses_step_cache else " with TaylorSeer" if foresees else ""
+        name += SUFFIXES[cache_kind]
         key = self._key(name, batch_size, uses_cfg=uses_cfg)
         if self._is_warm(key):
             return 0.0
@@ -112,12 +112,11 @@ class FakeFamily:
         *,
         batch_size: int = 1,
         uses_cfg: bool | None = None,
-        uses_step_cache: bool = False,
-        foresees: bool = False,
+        cache_kind: str = "",
     ) -> str:
         is_guided = self.model.guidance_scale > 1 if uses_cfg is None else uses_cfg
         name = name_programs(shape, references, text_chunks)
-        name += " with a step cache" if uses_step_cache else " with TaylorSeer" if foresees else ""
+        name += SUFFIXES[cache_kind]
         key = self._key(name, batch_size, uses_cfg=is_guided)
         return "warm" if key in self._warm else "cold"
 

@@ -17,7 +17,7 @@ from pipelines.families.flux2.references import TIME_STEP
 from pipelines.families.flux2.sharding import call_transformer
 from pipelines.families.flux2.variants import Guidance
 from pipelines.runtime.bridge.modules import TracedModule
-from pipelines.runtime.sampling.loop import build_foreseeing_loop, build_loop, build_reusing_loop
+from pipelines.runtime.sampling.loop import Cache, run_loop
 from pipelines.runtime.sampling.reuse import Reuse
 from pipelines.runtime.sampling.schedules import Schedule, build_schedule
 from pipelines.runtime.sampling.solver import State
@@ -31,14 +31,11 @@ def build_denoise_program(
     dtype: Any,
     mesh: Mesh,
     input_sharding: NamedSharding,
-    reuses: bool = False,
-    outlook: Any = None,
+    cache: Cache | None = None,
 ) -> Any:
     """Builds denoise(weights, state, prompt_embeds, references, table, guidance_scale, start, stop) -> state.
 
-    With `reuses` it is the program with a step cache: it takes `residual` (rows, N, D) and `reuse` (MAX_STEPS,) bool
-    (runtime/sampling/reuse.py) as well, and returns (state, residual). With `outlook`, a sharding, it is TaylorSeer's,
-    whose `residual` is (2, rows, ...) and `reuse` (MAX_STEPS, 2) fp32.
+    With a step `cache` it takes what that keeps and `reuse` as well (`loop.KeepingLoop`), and returns (state, kept).
 
     The state's arrays are (B, C, H, W) fp32; `prompt_embeds` (rows, L, D) are [negative..., positive...] with
     `uses_cfg`, else only positive; `references` (N, C, h, w), or None, are appended to every row. `input_sharding` is
@@ -54,7 +51,7 @@ def build_denoise_program(
         guidance_scale: jax.Array,
         start: jax.Array,
         stop: jax.Array,
-        residual_BND: jax.Array | None = None,
+        kept: jax.Array | None = None,
         reuse: jax.Array | None = None,
     ) -> Any:
         rows, text_length, _ = prompt_embeds.shape
@@ -83,16 +80,11 @@ def build_denoise_program(
             )
             return unpack(output[:, : height * width].astype(jnp.float32), height, width), residual
 
-        shared = {"uses_cfg": uses_cfg, "input_sharding": input_sharding}
-        numbers = {"table": table, "guidance_scale": guidance_scale, "start": start, "stop": stop}
-        predict = lambda rows, timestep: ask(rows, timestep, None)[0]  # noqa: E731
-        if not reuses and outlook is None:
-            return build_loop(predict, **shared)(state, **numbers)
-        assert residual_BND is not None and reuse is not None
-        if outlook is not None:
-            loop = build_foreseeing_loop(predict, outlook_sharding=outlook, **shared)
-            return loop(state, residual_BND, reuse=reuse, **numbers)
-        return build_reusing_loop(ask, **shared)(state, residual_BND, reuse=reuse, **numbers)
+        return run_loop(
+            lambda rows, timestep: ask(rows, timestep, None)[0], state, kept,
+            cache=cache, predict_reusing=ask, uses_cfg=uses_cfg, input_sharding=input_sharding,
+            table=table, reuse=reuse, guidance_scale=guidance_scale, start=start, stop=stop,
+        )  # fmt: skip
 
     return denoise
 

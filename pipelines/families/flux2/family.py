@@ -48,8 +48,7 @@ class Flux2Family(PreviewedModel):
             recipe.batch_size,
             uses_cfg=scale > 1,
             references=kind,
-            uses_step_cache=recipe.uses_residuals,
-            foresees=recipe.foresees,
+            cache_kind=recipe.cache_kind,
         )
         references = None
         if pictures is not None:

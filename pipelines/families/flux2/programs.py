@@ -19,9 +19,10 @@ from pipelines.families.flux2.variants import Guidance
 from pipelines.families.language_model import build_encode_program
 from pipelines.families.layout import ENCODE_KEY, Key, PictureLayout
 from pipelines.families.learnt_preview import describe_preview
-from pipelines.families.reused_steps import describe_reuse, find_outlook, list_residual_programs, place_results
+from pipelines.families.reused_steps import describe_reuse, find_cache, list_residual_programs, place_results
 from pipelines.models.catalog import Shape
 from pipelines.pictures.references import References
+from pipelines.recipes.cache_kinds import MAGCACHE, TAYLOR
 from pipelines.runtime.devices.sharding import split_pictures
 from pipelines.runtime.programs.compiled import Program
 from pipelines.runtime.sampling.schedules import COLUMNS, MAX_STEPS
@@ -63,8 +64,7 @@ def lay_out(
     batch_size: int,
     uses_cfg: bool,
     references: References | None = None,
-    uses_step_cache: bool = False,
-    foresees: bool = False,
+    cache_kind: str = "",
 ) -> Layout:
     """Lays out a run, see `PictureLayout`; the `references` are tokens beside the new picture's.
 
@@ -79,9 +79,9 @@ def lay_out(
         references_NCHW=(references.count, *parts.latents_CHW(references.size)) if references else None,
         reference_size=references.size if references else None,
     )
-    if foresees:
+    if cache_kind == TAYLOR:
         return layout.look_ahead(layout.model_input)
-    return replace(layout, residual=_describe_residual(parts, layout)) if uses_step_cache else layout
+    return replace(layout, cache_kind=MAGCACHE, kept=_describe_residual(parts, layout)) if cache_kind else layout
 
 
 def _describe_residual(parts: Parts, layout: Layout) -> jax.ShapeDtypeStruct:
@@ -140,8 +140,7 @@ def _denoise_program(parts: Parts, layout: Layout) -> Program:
             dtype=parts.dtype,
             mesh=parts.mesh,
             input_sharding=layout.model_input,
-            reuses=layout.residual is not None,
-            outlook=find_outlook(layout),
+            cache=find_cache(layout),
         ),
         arguments=(
             abstract_weights(parts.weights["transformer"]),

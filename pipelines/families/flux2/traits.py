@@ -8,6 +8,7 @@ from typing import Any
 from pipelines.families.flux2.lora_traits import LORA_TRAITS
 from pipelines.families.traits import FileHeader, FileLikeness, Likeness, Traits
 from pipelines.messages import say
+from pipelines.recipes.cache_kinds import MAGCACHE, TAYLOR
 from pipelines.recipes.schedulers import FLOW_EULER
 
 
@@ -89,7 +90,6 @@ TRAITS = Traits(
     has_remote_encoder=True,  # language models of 3 to 17 billion parameters are worth a machine of their own
     takes_distilled_guidance=True,
     tokenizer="chat",
-    keeps_residuals=True,
-    foresees=True,
+    cache_kinds=(MAGCACHE, TAYLOR),
     schedulers=FLOW_EULER,
 )

@@ -18,6 +18,7 @@ from pipelines.families.unet.file_recognition import (
 )
 from pipelines.families.unet.recognition import read_unet
 from pipelines.messages import say
+from pipelines.recipes.cache_kinds import TAYLOR
 from pipelines.recipes.schedulers import DIFFUSION
 
 
@@ -106,6 +107,6 @@ TRAITS = Traits(
     tokenizer="clip",
     reads_weights=True,
     text_chunks=4,  # 300 word pieces, as for SDXL
-    foresees=True,
+    cache_kinds=(TAYLOR,),
     schedulers=DIFFUSION,
 )

@@ -16,6 +16,7 @@ from pipelines.families.unet.file_recognition import (
 )
 from pipelines.families.unet.recognition import read_unet
 from pipelines.messages import say
+from pipelines.recipes.cache_kinds import TAYLOR
 from pipelines.recipes.schedulers import DIFFUSION
 
 
@@ -81,6 +82,6 @@ TRAITS = Traits(
     tokenizer="clip",
     reads_weights=True,
     text_chunks=4,  # 300 word pieces: each number of chunks is a program of its own
-    foresees=True,
+    cache_kinds=(TAYLOR,),
     schedulers=DIFFUSION,
 )

@@ -16,7 +16,7 @@ from jax.sharding import NamedSharding
 from pipelines.runtime.bridge.modules import TracedModule
 from pipelines.runtime.kernels.attention import AttentionAxes
 from pipelines.runtime.kernels.convolution import PictureAxes
-from pipelines.runtime.sampling.loop import build_foreseeing_loop, build_loop
+from pipelines.runtime.sampling.loop import Cache, run_loop
 from pipelines.runtime.sampling.solver import State
 
 TEXT_PROJECTION = re.compile(r"\.attn2\.to_[kv]\.weight$")
@@ -30,7 +30,7 @@ def build_denoise_program(
     dtype: Any,
     input_sharding: NamedSharding,
     attention: AttentionAxes,
-    outlook: NamedSharding | None = None,
+    cache: Cache | None = None,
 ) -> Any:
     """Builds denoise(weights, state, embeddings, table, noise, guidance_scale, start, stop) -> state.
 
@@ -39,8 +39,7 @@ def build_denoise_program(
     (MAX_CHUNK, B, C, H, W) is for this chunk's steps, from `start` on. `input_sharding` is the sharding of the UNet's
     batch, `attention` that of its queries, keys and values.
 
-    With `outlook`, a sharding, it is the program with TaylorSeer: it takes `residual` (2, rows, C, H, W) and `reuse`
-    (MAX_STEPS, 2) (runtime/sampling/reuse.py) as well, and returns (state, residual).
+    With a step `cache` it takes what that keeps and `reuse` as well (`loop.KeepingLoop`), and returns (state, kept).
     """
 
     pictures = PictureAxes.of_pictures(input_sharding)
@@ -54,7 +53,7 @@ def build_denoise_program(
         guidance_scale: jax.Array,
         start: jax.Array,
         stop: jax.Array,
-        residual: jax.Array | None = None,
+        kept: jax.Array | None = None,
         reuse: jax.Array | None = None,
     ) -> Any:
         text = embeddings["prompt_embeds"].astype(dtype)
@@ -73,14 +72,11 @@ def build_denoise_program(
             )
             return output
 
-        numbers = {"table": table, "guidance_scale": guidance_scale, "start": start, "stop": stop, "noise": noise_SBCHW}
-        if outlook is None:
-            return build_loop(predict, uses_cfg=uses_cfg, input_sharding=input_sharding)(state, **numbers)
-        assert residual is not None and reuse is not None
-        loop = build_foreseeing_loop(
-            predict, uses_cfg=uses_cfg, input_sharding=input_sharding, outlook_sharding=outlook
-        )
-        return loop(state, residual, reuse=reuse, **numbers)
+        return run_loop(
+            predict, state, kept,
+            cache=cache, uses_cfg=uses_cfg, input_sharding=input_sharding,
+            table=table, reuse=reuse, guidance_scale=guidance_scale, start=start, stop=stop, noise=noise_SBCHW,
+        )  # fmt: skip
 
     return denoise
 

@@ -68,7 +68,7 @@ class UNetFamily(LoadedModel):
             shape,
             recipe.batch_size,
             uses_cfg=scale > 1,
-            foresees=recipe.foresees,
+            cache_kind=recipe.cache_kind,
             text_chunks=np.asarray(embeddings["prompt_embeds"]).shape[1] // self.parts.text_length,
         )
         schedule = build_schedule(

@@ -11,12 +11,13 @@ from jax.sharding import NamedSharding, PartitionSpec
 
 from pipelines.families.autoencoder_kl import build_condition_program, build_decode_program
 from pipelines.families.layout import ENCODE_KEY, NO_REFERENCES, Key, PictureLayout
-from pipelines.families.reused_steps import describe_reuse, find_outlook, list_residual_programs, place_results
+from pipelines.families.reused_steps import describe_reuse, find_cache, list_residual_programs, place_results
 from pipelines.families.unet.denoise import build_denoise_program
 from pipelines.families.unet.encode import build_encode_program
 from pipelines.families.unet.parts import Parts
 from pipelines.models.catalog import Shape
 from pipelines.pictures.references import References
+from pipelines.recipes.cache_kinds import TAYLOR
 from pipelines.runtime.devices.sharding import split_pictures
 from pipelines.runtime.kernels.attention import AttentionAxes
 from pipelines.runtime.programs.compiled import Program
@@ -58,7 +59,7 @@ def lay_out(
     uses_cfg: bool,
     references: References | None = None,
     text_chunks: int = 1,
-    foresees: bool = False,
+    cache_kind: str = "",
 ) -> Layout:
     """Lays out a run, see `PictureLayout`."""
     assert references is None, NO_REFERENCES
@@ -72,7 +73,7 @@ def lay_out(
         halvings=len(parts.config_of("unet").down_block_types) - 1,
         text_chunks=text_chunks,
     )
-    return layout.look_ahead(layout.model_input) if foresees else layout
+    return layout.look_ahead(layout.model_input) if cache_kind == TAYLOR else layout
 
 
 def list_programs(parts: Parts, layout: Layout) -> tuple[Program, ...]:
@@ -133,7 +134,7 @@ def _denoise_program(parts: Parts, layout: Layout) -> Program:
             dtype=parts.dtype,
             input_sharding=layout.model_input,
             attention=AttentionAxes(mesh=layout.denoiser_mesh, rows="dp", heads="tp", tokens="sp", trades_heads=False),
-            outlook=find_outlook(layout),
+            cache=find_cache(layout),
         ),
         arguments=(
             abstract_weights(parts.weights["unet"]),

@@ -20,7 +20,7 @@ from jax.sharding import NamedSharding
 
 from pipelines.runtime.bridge.modules import Carry, LayerPlacement, TracedModule
 from pipelines.runtime.kernels.attention import AttentionAxes
-from pipelines.runtime.sampling.loop import build_foreseeing_loop, build_loop, build_reusing_loop
+from pipelines.runtime.sampling.loop import Cache, run_loop
 from pipelines.runtime.sampling.reuse import Reuse, add_or_compute
 from pipelines.runtime.sampling.solver import State
 
@@ -54,14 +54,11 @@ def build_denoise_program(
     token_sharding: NamedSharding,
     attention: AttentionAxes,
     running_layer: LayerPlacement,
-    reuses: bool = False,
-    outlook: Any = None,
+    cache: Cache | None = None,
 ) -> Any:
     """Builds denoise(weights, state, prompt_embeds, condition, table, guidance_scale, start, stop) -> state.
 
-    With `reuses` it is the program with a step cache: it takes `residual` (rows, N, D) and `reuse` (MAX_STEPS,) bool
-    (runtime/sampling/reuse.py) as well, and returns (state, residual). With `outlook`, a sharding, it is TaylorSeer's,
-    whose `residual` is (2, rows, ...) and `reuse` (MAX_STEPS, 2) fp32.
+    With a step `cache` it takes what that keeps and `reuse` as well (`loop.KeepingLoop`), and returns (state, kept).
 
     The state's arrays are (B, C, T, H, W) fp32; `prompt_embeds` rows are [negative..., positive...] with guidance, else
     only positive. The shardings are `input_sharding` for the transformer's batch, `token_sharding` for the tokens
@@ -79,7 +76,7 @@ def build_denoise_program(
         guidance_scale: jax.Array,
         start: jax.Array,
         stop: jax.Array,
-        residual_BND: jax.Array | None = None,
+        kept: jax.Array | None = None,
         reuse: jax.Array | None = None,
     ) -> Any:
         def prepare(scaled: jax.Array, timestep: jax.Array) -> tuple[jax.Array, jax.Array]:
@@ -103,28 +100,27 @@ def build_denoise_program(
             return output
 
         def predict_reusing(model_input: jax.Array, timestep: jax.Array, reuse: Reuse) -> tuple[jax.Array, jax.Array]:
-            kept: list[jax.Array] = []
+            residuals: list[jax.Array] = []
 
             def run(compute: Callable[..., Carry], carry: Carry) -> Carry:
                 (tokens,) = carry
                 after, residual = add_or_compute(reuse, tokens, lambda: compute(tokens)[0])
-                kept.append(jax.lax.with_sharding_constraint(residual, token_sharding))
+                residuals.append(jax.lax.with_sharding_constraint(residual, token_sharding))
                 return (after,)
 
             output = predict(model_input, timestep, {"blocks": (("hidden_states",), run)})
-            return output, kept[0]
+            return output, residuals[0]
 
-        shared = {"uses_cfg": uses_cfg, "input_sharding": input_sharding, "prepare": prepare}
-        numbers = {"table": table, "guidance_scale": guidance_scale, "start": start, "stop": stop}
-        if not reuses and outlook is None:
-            return _keep_first(build_loop(predict, **shared)(state, **numbers), condition)
-        assert residual_BND is not None and reuse is not None
-        if outlook is not None:
-            loop = build_foreseeing_loop(predict, outlook_sharding=outlook, **shared)
-        else:
-            loop = build_reusing_loop(predict_reusing, **shared)
-        state, residual_BND = loop(state, residual_BND, reuse=reuse, **numbers)
-        return _keep_first(state, condition), residual_BND
+        result = run_loop(
+            predict, state, kept,
+            cache=cache, predict_reusing=predict_reusing,
+            uses_cfg=uses_cfg, input_sharding=input_sharding, prepare=prepare,
+            table=table, reuse=reuse, guidance_scale=guidance_scale, start=start, stop=stop,
+        )  # fmt: skip
+        if cache is None:
+            return _keep_first(result, condition)
+        state, kept = result
+        return _keep_first(state, condition), kept
 
     return denoise
 

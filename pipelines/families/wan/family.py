@@ -48,8 +48,7 @@ class WanFamily(PreviewedModel):
             recipe.parsed_shape,
             recipe.batch_size,
             uses_cfg=scale > 1,
-            uses_step_cache=recipe.uses_residuals,
-            foresees=recipe.foresees,
+            cache_kind=recipe.cache_kind,
         )
         schedule = build_schedule(
             recipe.scheduler or "",

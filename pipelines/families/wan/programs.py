@@ -14,7 +14,7 @@ from jax.sharding import Mesh, NamedSharding, PartitionSpec
 from pipelines.families.layout import ENCODE_KEY, NO_REFERENCES, Key
 from pipelines.families.layout import Layout as BaseLayout
 from pipelines.families.learnt_preview import describe_preview
-from pipelines.families.reused_steps import describe_reuse, find_outlook, list_residual_programs, place_results
+from pipelines.families.reused_steps import describe_reuse, find_cache, list_residual_programs, place_results
 from pipelines.families.wan.condition import build_condition_program, build_image_program
 from pipelines.families.wan.decode import build_decode_program
 from pipelines.families.wan.denoise import Channels, Condition, FirstFrame, build_denoise_program
@@ -24,6 +24,7 @@ from pipelines.families.wan.preview import build_preview_program
 from pipelines.families.wan.sharding import choose_encoder_rules, choose_transformer_rules
 from pipelines.models.catalog import Shape
 from pipelines.pictures.references import References
+from pipelines.recipes.cache_kinds import MAGCACHE, TAYLOR
 from pipelines.runtime.bridge.modules import LayerPlacement
 from pipelines.runtime.devices.mesh import turn_to_tokens
 from pipelines.runtime.devices.sharding import batch_class, split_pictures
@@ -52,8 +53,7 @@ def lay_out(
     batch_size: int,
     uses_cfg: bool,
     references: References | None = None,
-    uses_step_cache: bool = False,
-    foresees: bool = False,
+    cache_kind: str = "",
 ) -> Layout:
     """Shards videos and guidance pairs over `dp`, tokens over `sp`; an axis that does not divide them is replicated.
 
@@ -81,14 +81,14 @@ def lay_out(
         latents_shape=latents_CTHW,
         latents=NamedSharding(mesh, PartitionSpec(videos_axis)),
         rows=NamedSharding(seen, PartitionSpec(rows_axis)),
-        residual=residual if uses_step_cache else None,
+        **({"cache_kind": MAGCACHE, "kept": residual} if cache_kind == MAGCACHE else {}),
         tokens=token_sharding,
         pictures=NamedSharding(
             mesh,
             PartitionSpec(videos_axis, None, None, *split_pictures(mesh, videos_axis, height=height, width=width)),
         ),
     )
-    return layout.look_ahead(layout.rows) if foresees else layout
+    return layout.look_ahead(layout.rows) if cache_kind == TAYLOR else layout
 
 
 def _can_turn(turned: Mesh, transformer: Any, tokens: int) -> bool:
@@ -161,8 +161,7 @@ def _denoise_program(parts: Parts, layout: Layout) -> Program:
                 mesh=parts.mesh,
                 rules=choose_transformer_rules(parts.config_of("transformer"), parts.mesh.shape["tp"]),
             ),
-            reuses=layout.residual is not None,
-            outlook=find_outlook(layout),
+            cache=find_cache(layout),
         ),
         arguments=(
             abstract_weights(parts.weights["transformer"]),

@@ -9,6 +9,7 @@ from typing import Any
 from pipelines.families.traits import FileHeader, FileLikeness, Likeness, Traits, Unsupported
 from pipelines.families.wan.lora_traits import LORA_TRAITS
 from pipelines.messages import say
+from pipelines.recipes.cache_kinds import MAGCACHE, TAYLOR
 from pipelines.recipes.schedulers import FLOW, read_shift
 
 _PIXELS_480P = 832 * 480
@@ -144,7 +145,6 @@ TRAITS = Traits(
     loras=LORA_TRAITS,
     takes_attention_options=True,
     tokenizer="t5",
-    keeps_residuals=True,
-    foresees=True,
+    cache_kinds=(MAGCACHE, TAYLOR),
     schedulers=FLOW,
 )

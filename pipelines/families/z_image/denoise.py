@@ -18,7 +18,7 @@ from pipelines.families.z_image import tokens
 from pipelines.families.z_image.parts import PATCH
 from pipelines.runtime.bridge.modules import TracedModule
 from pipelines.runtime.kernels.attention import AttentionAxes
-from pipelines.runtime.sampling.loop import build_foreseeing_loop, build_loop
+from pipelines.runtime.sampling.loop import Cache, run_loop
 from pipelines.runtime.sampling.schedules import Schedule, build_schedule
 from pipelines.runtime.sampling.solver import State
 
@@ -31,12 +31,11 @@ def build_denoise_program(
     input_sharding: NamedSharding,
     token_sharding: NamedSharding,
     attention: AttentionAxes,
-    outlook: NamedSharding | None = None,
+    cache: Cache | None = None,
 ) -> Any:
     """Builds denoise(weights, state, prompt_embeds, table, guidance_scale, start, stop) -> state.
 
-    With `outlook`, a sharding, it is the program with TaylorSeer: it takes `residual` (2, rows, C, H, W) and `reuse`
-    (MAX_STEPS, 2) (runtime/sampling/reuse.py) as well, and returns (state, residual).
+    With a step `cache` it takes what that keeps and `reuse` as well (`loop.KeepingLoop`), and returns (state, kept).
 
     The state's arrays are (B, C, H, W) fp32; `prompt_embeds` (rows, T, D) are [negative..., positive...] with guidance,
     else only positive, zeros after each one's words. The shardings are `input_sharding` for the transformer's batch,
@@ -57,7 +56,7 @@ def build_denoise_program(
         guidance_scale: jax.Array,
         start: jax.Array,
         stop: jax.Array,
-        residual: jax.Array | None = None,
+        kept: jax.Array | None = None,
         reuse: jax.Array | None = None,
     ) -> Any:
         rows = len(prompt_embeds_BTD)
@@ -76,14 +75,11 @@ def build_denoise_program(
             output = call(tokens.predict, picture, time, caption, places)
             return -tokens.unpack(output.astype(jnp.float32), height, width)
 
-        numbers = {"table": table, "guidance_scale": guidance_scale, "start": start, "stop": stop}
-        if outlook is None:
-            return build_loop(predict, uses_cfg=uses_cfg, input_sharding=input_sharding)(state, **numbers)
-        assert residual is not None and reuse is not None
-        loop = build_foreseeing_loop(
-            predict, uses_cfg=uses_cfg, input_sharding=input_sharding, outlook_sharding=outlook
-        )
-        return loop(state, residual, reuse=reuse, **numbers)
+        return run_loop(
+            predict, state, kept,
+            cache=cache, uses_cfg=uses_cfg, input_sharding=input_sharding,
+            table=table, reuse=reuse, guidance_scale=guidance_scale, start=start, stop=stop,
+        )  # fmt: skip
 
     return denoise
 

@@ -46,7 +46,7 @@ class ZImageFamily(PreviewedModel):
     ) -> jax.Array:
         scale = recipe.guidance_scale or 0.0
         layout = self._choose_layout(
-            recipe.parsed_shape, recipe.batch_size, uses_cfg=scale > 1, foresees=recipe.foresees
+            recipe.parsed_shape, recipe.batch_size, uses_cfg=scale > 1, cache_kind=recipe.cache_kind
         )
         schedule = choose_steps(
             recipe.scheduler or "",

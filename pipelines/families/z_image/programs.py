@@ -13,12 +13,13 @@ from pipelines.families.autoencoder_kl import build_condition_program, build_dec
 from pipelines.families.language_model import build_encode_program
 from pipelines.families.layout import ENCODE_KEY, NO_REFERENCES, PictureLayout
 from pipelines.families.learnt_preview import describe_preview
-from pipelines.families.reused_steps import describe_reuse, find_outlook, list_residual_programs, place_results
+from pipelines.families.reused_steps import describe_reuse, find_cache, list_residual_programs, place_results
 from pipelines.families.z_image.denoise import build_denoise_program
 from pipelines.families.z_image.parts import FILLED, Parts
 from pipelines.families.z_image.preview import draw_preview
 from pipelines.models.catalog import Shape
 from pipelines.pictures.references import References
+from pipelines.recipes.cache_kinds import TAYLOR
 from pipelines.runtime.devices.sharding import split_pictures
 from pipelines.runtime.kernels.attention import AttentionAxes
 from pipelines.runtime.programs.compiled import Program
@@ -48,7 +49,7 @@ def lay_out(
     batch_size: int,
     uses_cfg: bool,
     references: References | None = None,
-    foresees: bool = False,
+    cache_kind: str = "",
 ) -> Layout:
     """Lays out a run, see `PictureLayout`."""
     assert references is None, NO_REFERENCES
@@ -60,7 +61,7 @@ def lay_out(
         latents_CHW=parts.latents_CHW(shape),
         turns=True,
     )
-    return layout.look_ahead(layout.model_input) if foresees else layout
+    return layout.look_ahead(layout.model_input) if cache_kind == TAYLOR else layout
 
 
 def list_programs(parts: Parts, layout: Layout) -> tuple[Program, ...]:
@@ -109,7 +110,7 @@ def _denoise_program(parts: Parts, layout: Layout) -> Program:
             input_sharding=layout.model_input,
             token_sharding=layout.tokens,
             attention=AttentionAxes(mesh=layout.denoiser_mesh, rows="dp", heads="tp", tokens="sp"),
-            outlook=find_outlook(layout),
+            cache=find_cache(layout),
         ),
         arguments=(
             abstract_weights(parts.weights["transformer"]),

@@ -8,6 +8,7 @@ from typing import Any
 from pipelines.families.traits import FileHeader, FileLikeness, Likeness, Traits, Unsupported
 from pipelines.families.z_image.lora_traits import LORA_TRAITS
 from pipelines.messages import say
+from pipelines.recipes.cache_kinds import TAYLOR
 from pipelines.recipes.schedulers import FLOW_EULER, read_shift
 
 TURBO, BASE = "z-image-turbo", "z-image"
@@ -98,6 +99,6 @@ TRAITS = Traits(
     fits_file=_fits_file,
     loras=LORA_TRAITS,
     tokenizer="chat",
-    foresees=True,
+    cache_kinds=(TAYLOR,),
     schedulers=FLOW_EULER,
 )

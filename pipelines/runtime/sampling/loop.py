@@ -13,13 +13,15 @@ latents after a step behind `advance`, what spares a forward around `predict`.
 Not here: which steps there are (schedules.py), and how many the host queues at a time (chunks.py).
 """
 
+import functools
 from collections.abc import Callable
-from typing import Protocol
+from typing import Any, NamedTuple, Protocol
 
 import jax
 import jax.numpy as jnp
 from jax.sharding import NamedSharding
 
+from pipelines.recipes.cache_kinds import TAYLOR
 from pipelines.runtime.sampling.reuse import Reuse, foresee_or_compute
 from pipelines.runtime.sampling.solver import State, advance, read_row
 
@@ -51,35 +53,18 @@ class Loop(Protocol):
     ) -> State: ...
 
 
-class ReusingLoop(Protocol):
-    """Runs steps `start` to `stop` of a schedule's `table` with a step cache.
+class KeepingLoop(Protocol):
+    """Runs steps `start` to `stop` of a schedule's `table` with a step cache: what it keeps comes in and back.
 
-    `reuse` (MAX_STEPS,) bool says which steps take the `residual` of earlier ones; the last one comes back.
+    `reuse` says of each step what it takes from earlier ones: (MAX_STEPS,) bool for MagCache, whose `kept` is the
+    residual (rows, tokens, width); (MAX_STEPS, 2) fp32 for TaylorSeer, whose `kept` is the outlook (2, rows, ...) of
+    `foresee_or_compute`.
     """
 
     def __call__(
         self,
         state: State,
-        residual: jax.Array,
-        *,
-        table: jax.Array,
-        reuse: jax.Array,
-        guidance_scale: jax.Array,
-        start: jax.Array,
-        stop: jax.Array,
-    ) -> tuple[State, jax.Array]: ...
-
-
-class ForeseeingLoop(Protocol):
-    """Runs steps `start` to `stop` of a schedule's `table` with TaylorSeer.
-
-    `reuse` (MAX_STEPS, 2) and `residual` (2, rows, ...) are what `foresee_or_compute` takes as steps and outlook.
-    """
-
-    def __call__(
-        self,
-        state: State,
-        residual: jax.Array,
+        kept: jax.Array,
         *,
         table: jax.Array,
         reuse: jax.Array,
@@ -88,6 +73,13 @@ class ForeseeingLoop(Protocol):
         stop: jax.Array,
         noise: jax.Array | None = None,
     ) -> tuple[State, jax.Array]: ...
+
+
+class Cache(NamedTuple):
+    """A step cache: its kind (recipes/cache_kinds.py), and how what it keeps lies on the mesh."""
+
+    kind: str
+    sharding: Any
 
 
 def build_loop(
@@ -120,32 +112,44 @@ def build_loop(
     return run
 
 
+def run_loop(
+    predict: Predict,
+    state: State,
+    kept: jax.Array | None,
+    *,
+    cache: Cache | None,
+    uses_cfg: bool,
+    input_sharding: NamedSharding,
+    prepare: Prepare | None = None,
+    predict_reusing: PredictReusing | None = None,
+    reuse: jax.Array | None = None,
+    **numbers: Any,
+) -> Any:
+    """Runs the loop of a denoise program: returns the state, with a step `cache` (state, what it keeps).
+
+    `predict_reusing` is MagCache's, in families that can have it; `numbers` are those of `Loop`.
+    """
+    how = {"uses_cfg": uses_cfg, "input_sharding": input_sharding, "prepare": prepare}
+    if cache is None:
+        return build_loop(predict, **how)(state, **numbers)
+    assert kept is not None and reuse is not None, "a program with a step cache takes what it keeps"
+    if cache.kind == TAYLOR:
+        loop = build_foreseeing_loop(predict, sharding=cache.sharding, **how)
+    else:
+        assert predict_reusing is not None, f"no {cache.kind} here"
+        loop = build_reusing_loop(predict_reusing, **how)
+    return loop(state, kept, reuse=reuse, **numbers)
+
+
 def build_reusing_loop(
     predict: PredictReusing, *, uses_cfg: bool, input_sharding: NamedSharding, prepare: Prepare | None = None
-) -> ReusingLoop:
-    """The loop of `build_loop` with a step cache: a program of its own, so that the one without stays what it is."""
+) -> KeepingLoop:
+    """The loop of `build_loop` with MagCache."""
 
-    def run(
-        state: State,
-        residual: jax.Array,
-        *,
-        table: jax.Array,
-        reuse: jax.Array,
-        guidance_scale: jax.Array,
-        start: jax.Array,
-        stop: jax.Array,
-    ) -> tuple[State, jax.Array]:
-        def step(index: jax.Array, carry: tuple[State, jax.Array]) -> tuple[State, jax.Array]:
-            state, residual = carry
-            row = read_row(table, index)
-            model_input = _make_input(row, state, prepare, uses_cfg=uses_cfg, sharding=input_sharding)
-            output, residual = predict(*model_input, Reuse(reuse[index], residual))
-            output = _guide(output.astype(jnp.float32), guidance_scale if uses_cfg else None)
-            return advance(row, state, output), residual
+    def answer(make_input: MakeInput, reuse: jax.Array, kept: jax.Array) -> tuple[jax.Array, jax.Array]:
+        return predict(*make_input(), Reuse(reuse, kept))
 
-        return jax.lax.fori_loop(start, stop, step, (state, residual))
-
-    return run
+    return _build_keeping_loop(answer, uses_cfg=uses_cfg, input_sharding=input_sharding, prepare=prepare)
 
 
 def build_foreseeing_loop(
@@ -153,17 +157,31 @@ def build_foreseeing_loop(
     *,
     uses_cfg: bool,
     input_sharding: NamedSharding,
-    outlook_sharding: NamedSharding,
+    sharding: Any,
     prepare: Prepare | None = None,
-) -> ForeseeingLoop:
-    """The loop of `build_loop` with TaylorSeer around `predict`: a program of its own too.
+) -> KeepingLoop:
+    """The loop of `build_loop` with TaylorSeer around `predict`, whose outlook lies as `sharding` says."""
 
-    Its residual is the outlook (2, rows, ...) of `foresee_or_compute`.
-    """
+    def answer(make_input: MakeInput, reuse: jax.Array, kept: jax.Array) -> tuple[jax.Array, jax.Array]:
+        output, kept = foresee_or_compute(reuse, kept, lambda: predict(*make_input()))
+        return output, jax.lax.with_sharding_constraint(kept, sharding)
+
+    return _build_keeping_loop(answer, uses_cfg=uses_cfg, input_sharding=input_sharding, prepare=prepare)
+
+
+MakeInput = Callable[[], tuple[jax.Array, jax.Array]]
+_Answer = Callable[[MakeInput, jax.Array, jax.Array], tuple[jax.Array, jax.Array]]
+"""(what makes the denoiser's input, this step's `reuse`, kept) -> the output for each row, and kept from now on."""
+
+
+def _build_keeping_loop(
+    answer: _Answer, *, uses_cfg: bool, input_sharding: NamedSharding, prepare: Prepare | None
+) -> KeepingLoop:
+    """The loop of `build_loop` with a step cache: a program of its own, so that the one without stays what it is."""
 
     def run(
         state: State,
-        residual: jax.Array,
+        kept: jax.Array,
         *,
         table: jax.Array,
         reuse: jax.Array,
@@ -173,18 +191,14 @@ def build_foreseeing_loop(
         noise: jax.Array | None = None,
     ) -> tuple[State, jax.Array]:
         def step(index: jax.Array, carry: tuple[State, jax.Array]) -> tuple[State, jax.Array]:
-            state, outlook = carry
+            state, kept = carry
             row = read_row(table, index)
+            make_input = functools.partial(_make_input, row, state, prepare, uses_cfg=uses_cfg, sharding=input_sharding)
+            output, kept = answer(make_input, reuse[index], kept)
+            output = _guide(output.astype(jnp.float32), guidance_scale if uses_cfg else None)
+            return advance(row, state, output, None if noise is None else noise[index - start]), kept
 
-            def compute() -> jax.Array:
-                return predict(*_make_input(row, state, prepare, uses_cfg=uses_cfg, sharding=input_sharding))
-
-            output, outlook = foresee_or_compute(reuse[index], outlook, compute)
-            outlook = jax.lax.with_sharding_constraint(outlook, outlook_sharding)
-            output = _guide(output, guidance_scale if uses_cfg else None)
-            return advance(row, state, output, None if noise is None else noise[index - start]), outlook
-
-        return jax.lax.fori_loop(start, stop, step, (state, residual))
+        return jax.lax.fori_loop(start, stop, step, (state, kept))
 
     return run
 

@@ -89,7 +89,7 @@ def build_schedule(
     steps: int,
     last_steps: int | None = None,
     flow_shift: float | None = None,
-    sigmas: Sequence[float] | None = None,
+    sigmas: Sequence[float] | np.ndarray | None = None,
     mu: float | None = None,
     levels: Sequence[float] = (),
 ) -> Schedule:
@@ -100,8 +100,7 @@ def build_schedule(
     """
     scheduler = build_scheduler(name, config, flow_shift=flow_shift, spaces=not levels)
     if levels:
-        is_flow = name in SHIFTS
-        sigmas, mu = [*levels] if is_flow else [*levels, 0.0], None
+        sigmas, mu = np.asarray([*levels] if name in SHIFTS else [*levels, 0.0]), None
     elif name == EVEN and sigmas is None:
         sigmas = np.linspace(1.0, 1 / steps, steps).tolist()
     extra = {"sigmas": sigmas, "mu": mu}
@@ -112,14 +111,12 @@ def build_schedule(
         scheduler.set_timesteps(steps, **extra)
     else:
         scheduler.set_timesteps(**extra)
-    timesteps = scheduler.timesteps
-    skipped = 0
+    skipped = 0 if last_steps is None else len(scheduler.timesteps) - last_steps
+    timesteps = scheduler.timesteps[skipped:]
+    if hasattr(scheduler, "set_begin_index"):  # by timesteps, of which two may be equal, it would not find its place
+        scheduler.set_begin_index(skipped)
     picture_scale, noise_scale = 0.0, float(getattr(scheduler, "init_noise_sigma", 1.0))
     if last_steps is not None:
-        skipped = len(timesteps) - last_steps
-        timesteps = timesteps[skipped:]
-        if hasattr(scheduler, "set_begin_index"):
-            scheduler.set_begin_index(skipped)
         picture_scale, noise_scale = _probe_start(scheduler, timesteps[:1])
     table = np.zeros((MAX_STEPS, len(COLUMNS)), np.float32)
     moves: list[Move] = []

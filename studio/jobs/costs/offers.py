@@ -107,7 +107,7 @@ def _describe_step_cache(model: Model) -> dict[str, float] | None:
         scheduler=model.scheduler,
         flow_shift=model.choose_flow_shift(str(model.default_shape)),
     )
-    offers_taylor = model.traits.foresees and model.steps >= MANY_STEPS
+    offers_taylor = TAYLOR in model.cache_kinds and model.steps >= MANY_STEPS
     names = [*((MILD, STRONG) if model.step_cache else ()), *((TAYLOR,) if offers_taylor else ())]
     return {name: round(reuse_steps(recipe, name, model).computed_steps / model.steps, 3) for name in names} or None
 

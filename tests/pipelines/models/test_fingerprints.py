@@ -242,6 +242,7 @@ HARMLESS = {
     "prompts/emphasis",
     "prompts/reading",
     "recipes/batching",
+    "recipes/cache_kinds",
     "recipes/recipe",
     "recipes/schedulers",
     "recipes/step_cache",

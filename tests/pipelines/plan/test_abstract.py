@@ -10,6 +10,7 @@ import pytest
 
 from pipelines.models.catalog import Model, load_catalog
 from pipelines.plan.abstract import count_parameters, list_stages
+from pipelines.recipes.cache_kinds import MAGCACHE, TAYLOR
 from pipelines.registry import describe_parts
 from pipelines.runtime.devices.mesh import build_mesh
 
@@ -80,16 +81,15 @@ def test_a_step_cache_has_a_program_of_its_own_whose_experts_reuse_their_own_ste
     model = load_catalog().get("wan2.2-a14b")
     parts = describe_parts(model, build_mesh("dp=1"))
     last = model.steps - 1
-    reused: dict[str, Any] = {"reused_steps": (3, last - 1, last)}
+    how: dict[str, Any] = {"batch_size": 1, "reused_steps": (3, last - 1, last)}
     plain, cached, foreseen = (
-        {one.name: one for one in list_stages(model, parts, model.default_shape, batch_size=1, **options)}
-        for options in ({}, reused, reused | {"foresees": True})
+        {one.name: one for one in list_stages(model, parts, model.default_shape, cache_kind=kind, **how)}
+        for kind in ("", MAGCACHE, TAYLOR)
     )
     assert cached.keys() == foreseen.keys() == plain.keys() | {"residual"}
     assert len({stages["denoise"].program.key for stages in (plain, cached, foreseen)}) == 3
     for stages in (cached, foreseen):
         assert [stages[name].reused for name in ("denoise", "denoise_2")] == [1, 2]
-    assert not any(stage.reused for stage in plain.values())
 
 
 @pytest.mark.parametrize(

@@ -9,6 +9,7 @@ from pipelines.errors import RecipeError
 from pipelines.models.catalog import Catalog, load_catalog, read_data_dir
 from pipelines.program_sets import ProgramSet, choose_prewarmed
 from pipelines.recipes.batching import find_kind
+from pipelines.recipes.cache_kinds import MAGCACHE
 from pipelines.recipes.recipe import Recipe, read_recipe
 from pipelines.recipes.resolving import resolve
 from pipelines.recipes.step_cache import OWN_FILE, StepCache, Strength, count_before, keep
@@ -104,7 +105,7 @@ def test_only_equal_strengths_share_a_batch_and_all_share_a_program(catalog: Cat
 def test_programs_with_a_cache_are_prewarmed_where_they_are_asked_for(catalog: Catalog) -> None:
     model = catalog.get("wan2.1-14b")
     (found,) = choose_prewarmed([f"{model.default_shape}~"], model)
-    assert found.uses_step_cache
+    assert found.cache_kind == MAGCACHE
     assert choose_prewarmed(["1024x1024~"], catalog.get("sdxl-base")) == []
 
 

@@ -10,6 +10,7 @@ from diffusers.hooks.hooks import CacheContext, _set_cache_context
 from pipelines.errors import RecipeError
 from pipelines.models.catalog import Catalog, load_catalog
 from pipelines.program_sets import ProgramSet, choose_prewarmed
+from pipelines.recipes.cache_kinds import TAYLOR
 from pipelines.recipes.recipe import Recipe, read_recipe
 from pipelines.recipes.resolving import list_idle, resolve
 from pipelines.recipes.step_cache import count_before
@@ -115,6 +116,6 @@ def test_its_programs_are_their_own_and_all_strengths_share_them(catalog: Catalo
     assert len({*sets}) == 3
     assert sets[0].name_for(model) == f"{model.default_shape} with TaylorSeer"
     (found,) = choose_prewarmed([f"{model.default_shape}~taylor"], model)
-    assert (found.foresees, found.uses_step_cache) == (True, False)
+    assert found.cache_kind == TAYLOR
     (found,) = choose_prewarmed(["1024x1024~taylor"], catalog.get("sdxl-base"))
-    assert found.foresees
+    assert found.cache_kind == TAYLOR

@@ -99,7 +99,7 @@ def test_foreseen_steps_go_on_as_the_last_two_computed_ones_did(everywhere: Name
         runs = jnp.where(timestep < boundary, 3 * timestep + 1, 100 - 5 * timestep)
         return jnp.full_like(rows, jnp.where(jnp.asarray(foreseen)[timestep.astype(jnp.int32)], jnp.nan, runs))
 
-    loop = build_foreseeing_loop(predict, uses_cfg=False, input_sharding=everywhere, outlook_sharding=everywhere)
+    loop = build_foreseeing_loop(predict, uses_cfg=False, input_sharding=everywhere, sharding=everywhere)
     reuse = jnp.asarray(count_ahead(foreseen, {0, boundary}))
 
     @jax.jit

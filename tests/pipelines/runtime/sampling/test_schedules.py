@@ -344,7 +344,7 @@ def test_sigmas_of_a_flow_are_not_shifted_again(config: dict[str, Any]) -> None:
 def test_unipc_takes_sigmas_as_diffusers_users_give_them() -> None:
     config, sigmas = FLOW_CONFIGS["wan"], [0.999, 0.9, 0.7, 0.4, 0.1]
     scheduler = diffusers.UniPCMultistepScheduler.from_config(config, flow_shift=1.0)
-    scheduler.set_timesteps(sigmas=sigmas)
+    scheduler.set_timesteps(sigmas=np.array(sigmas))  # an array: of a list it takes no multiple
     schedule = build_schedule("unipc", config, steps=5, flow_shift=5.0, levels=sigmas)
     torch.testing.assert_close(run_table(schedule, has_memory=True), run_diffusers(scheduler), atol=2e-4, rtol=1e-4)
 
