@@ -146,8 +146,9 @@ def build_reusing_loop(
 ) -> KeepingLoop:
     """The loop of `build_loop` with MagCache."""
 
-    def answer(make_input: MakeInput, reuse: jax.Array, kept: jax.Array) -> tuple[jax.Array, jax.Array]:
-        return predict(*make_input(), Reuse(reuse, kept))
+    def answer(make_input: MakeInput, read_reuse: ReadReuse, kept: jax.Array) -> tuple[jax.Array, jax.Array]:
+        model_input = make_input()
+        return predict(*model_input, Reuse(read_reuse(), kept))
 
     return _build_keeping_loop(answer, uses_cfg=uses_cfg, input_sharding=input_sharding, prepare=prepare)
 
@@ -162,16 +163,17 @@ def build_foreseeing_loop(
 ) -> KeepingLoop:
     """The loop of `build_loop` with TaylorSeer around `predict`, whose outlook lies as `sharding` says."""
 
-    def answer(make_input: MakeInput, reuse: jax.Array, kept: jax.Array) -> tuple[jax.Array, jax.Array]:
-        output, kept = foresee_or_compute(reuse, kept, lambda: predict(*make_input()))
+    def answer(make_input: MakeInput, read_reuse: ReadReuse, kept: jax.Array) -> tuple[jax.Array, jax.Array]:
+        output, kept = foresee_or_compute(read_reuse(), kept, lambda: predict(*make_input()))
         return output, jax.lax.with_sharding_constraint(kept, sharding)
 
     return _build_keeping_loop(answer, uses_cfg=uses_cfg, input_sharding=input_sharding, prepare=prepare)
 
 
 MakeInput = Callable[[], tuple[jax.Array, jax.Array]]
-_Answer = Callable[[MakeInput, jax.Array, jax.Array], tuple[jax.Array, jax.Array]]
-"""(what makes the denoiser's input, this step's `reuse`, kept) -> the output for each row, and kept from now on."""
+ReadReuse = Callable[[], jax.Array]
+_Answer = Callable[[MakeInput, ReadReuse, jax.Array], tuple[jax.Array, jax.Array]]
+"""(what makes the denoiser's input, what reads this step's `reuse`, kept) -> the output for each row, and kept."""
 
 
 def _build_keeping_loop(
@@ -194,7 +196,7 @@ def _build_keeping_loop(
             state, kept = carry
             row = read_row(table, index)
             make_input = functools.partial(_make_input, row, state, prepare, uses_cfg=uses_cfg, sharding=input_sharding)
-            output, kept = answer(make_input, reuse[index], kept)
+            output, kept = answer(make_input, lambda: reuse[index], kept)
             output = _guide(output.astype(jnp.float32), guidance_scale if uses_cfg else None)
             return advance(row, state, output, None if noise is None else noise[index - start]), kept
 

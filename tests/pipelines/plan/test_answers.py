@@ -22,6 +22,7 @@ from pipelines.plan.estimate import Cost, Estimate
 from pipelines.plan.matrix import write_matrix
 from pipelines.plan.planner import Plan, choose_mesh, make_plan
 from pipelines.plan.topologies import TOPOLOGIES
+from pipelines.recipes.cache_kinds import MAGCACHE
 from pipelines.registry import describe_parts
 from pipelines.runtime.programs.compiled import lower
 from pipelines.stages import Progress
@@ -99,17 +100,21 @@ def test_the_page_is_what_the_shipped_answers_say() -> None:
 
 
 @pytest.mark.tpu_aot
-@pytest.mark.parametrize("model_id", ["demo-sdxl", "demo-flux2", "demo-wan"])
-def test_the_shipped_answers_are_of_todays_programs(tmp_path: Path, model_id: str) -> None:
+@pytest.mark.parametrize(
+    ("model_id", "cache"), [("demo-sdxl", "off"), ("demo-flux2", "off"), ("demo-wan", "off"), ("demo-wan", "mild")]
+)
+def test_the_shipped_answers_are_of_todays_programs(tmp_path: Path, model_id: str, cache: str) -> None:
     """Of the demos, which have every kind of program and are traced in seconds."""
     model = load_catalog().get(model_id)
     lines = [line for line in read_lines(SHIPPED) if line["model"] == model_id and line["topology"] == "v6e-8"]
+    lines = [line for line in lines if line.get("step_cache", "off") == cache]
     known = {stage["program"] for line in lines for stage in line["stages"] if not line.get("is_earlier")}
     if not known:
         pytest.skip("its line says that it is of earlier programs")
     mesh, batch_size = choose_mesh(model, TOPOLOGIES["v6e-8"], mode="latency", mesh=None)
     compiler = Compiler(TOPOLOGIES["v6e-8"], cache_dir=tmp_path)
-    stages = list_stages(model, describe_parts(model, mesh), model.default_shape, batch_size=batch_size)
+    parts, kind = describe_parts(model, mesh), "" if cache == "off" else MAGCACHE
+    stages = list_stages(model, parts, model.default_shape, batch_size=batch_size, cache_kind=kind)
     assert {compiler.name(stage.program, lower(stage.program)) for stage in stages} <= known
 
 
