@@ -24,7 +24,6 @@ from pipelines.recipes.step_cache import OFF
 SHIPPED = Path(__file__).with_name("answers.jsonl")
 
 _ID = ("model", "shape", "topology", "mode", "mesh", "weights", "step_cache")
-_USUAL = {"weights": FULL, "step_cache": OFF}  # where a line does not say
 
 
 def describe(plan: Plan) -> dict[str, Any]:
@@ -73,7 +72,7 @@ def add_lines(file: Path, lines: Sequence[Mapping[str, Any]]) -> list[dict[str, 
 
 
 def _identify(line: Mapping[str, Any]) -> tuple[str, ...]:
-    return tuple(line.get(name) or _USUAL[name] for name in _ID)
+    return tuple(line.get(name, "") for name in _ID)  # weights and step cache are said where they are not the usual
 
 
 def write_lines(file: Path, lines: Sequence[Mapping[str, Any]]) -> None:
