@@ -50,6 +50,7 @@ TIER_OF = {
     "tests/pipelines/test_precision.py": "model",
     "tests/pipelines/training": "model",
     "tests/pipelines/training/data": "unit",
+    "tests/pipelines/training/data/test_rows.py": "model",
     "tests/studio/api/adapters/test_openai.py": "process",
     "tests/studio/api/adapters/test_mcp.py": "process",
     "tests/studio/api/routes/test_system.py": "process",

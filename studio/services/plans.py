@@ -16,7 +16,7 @@ import tempfile
 import threading
 import time
 from collections.abc import Mapping, Sequence
-from dataclasses import dataclass, field
+from dataclasses import astuple, dataclass, field
 from pathlib import Path
 from typing import IO, Any
 
@@ -78,8 +78,12 @@ class Question:
 
     @property
     def key(self) -> str:
-        parts = (self.model, self.sources, self.shape, self.topology, self.mode, self.mesh or "")
+        parts = (part or "" for part in astuple(self))
         return hashlib.sha256("\n".join(parts).encode()).hexdigest()[:20]
+
+    def to_json(self) -> dict[str, Any]:
+        """What was asked for, without the sources, which mean nothing outside."""
+        return {name: value for name, value in vars(self).items() if name != "sources"}
 
 
 @dataclass(kw_only=True)
@@ -97,7 +101,7 @@ class Run:
 
     def to_json(self) -> dict[str, Any]:
         return {
-            **{name: getattr(self.question, name) for name in ("model", "shape", "topology", "mode", "mesh")},
+            **self.question.to_json(),
             "state": self.state,
             "progress": {
                 "phase": self.phase,
@@ -257,8 +261,7 @@ def suggest_topology(devices: Sequence[Mapping[str, Any]], *, chips: int) -> Top
 
 
 def _find_shipped(question: Question) -> Run | None:
-    asked = {name: getattr(question, name) for name in ("model", "shape", "topology", "mode", "mesh", "weights")}
-    plan = find_shipped(**asked)
+    plan = find_shipped(**question.to_json())
     return None if plan is None else Run(question=question, state="shipped", phase="kept", plan=plan)
 
 

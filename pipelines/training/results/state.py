@@ -4,7 +4,9 @@ Beside the arrays lie facts: what the state was made with, so that a run with an
 says so instead of going on with it.
 """
 
+import functools
 import json
+import sys
 from collections.abc import Callable, Mapping
 from pathlib import Path
 from typing import Any
@@ -17,6 +19,7 @@ from pipelines.runtime.devices import hosts
 
 _DAMAGED = ("DATA_LOSS", "OUT_OF_RANGE", "NOT_FOUND")
 """What tensorstore says of files that are cut off, changed, or gone."""
+_ABANDONED = "Event loop is closed"
 
 
 def find_newest(folder: Path) -> int | None:
@@ -60,6 +63,7 @@ class StateFolder:
         while True:
             newest = self.newest
             assert newest is not None, "ask `newest` first"
+            _silence_abandoned_reads()
             try:
                 return self._read(newest, described, facts)
             except ValueError as error:
@@ -104,3 +108,18 @@ class StateFolder:
 
     def close(self) -> None:
         self._manager.close()
+
+
+@functools.cache
+def _silence_abandoned_reads() -> None:
+    """Keeps quiet about reads that end after the first one that failed: orbax has closed their event loop by then.
+
+    Each of them would print a traceback that nobody can do anything about.
+    """
+    report = sys.unraisablehook
+
+    def report_others(unraisable: "sys.UnraisableHookArgs") -> None:
+        if not (isinstance(unraisable.exc_value, RuntimeError) and str(unraisable.exc_value) == _ABANDONED):
+            report(unraisable)
+
+    sys.unraisablehook = report_others

@@ -271,12 +271,7 @@ class PlanQuestion(Answer):
     topology: str = eg("v6e-8")
     mode: str = eg("latency")
     mesh: str | None = eg("dp=2,sp=4")
-
-
-class OtherPlan(PlanQuestion):
-    """A plan that is being made; `sources` is the fingerprint of its configs, code and versions."""
-
-    sources: str | None = eg(None, default=None, exclude_if=lambda sources: sources is None)
+    weights: str = eg("full")
 
 
 class PlanProgress(Answer):
@@ -296,7 +291,7 @@ class PlanRun(PlanQuestion):
     error_said: Said | None = said()
 
 
-class Plan(OtherPlan):
+class Plan(PlanQuestion):
     """`progress` and `error` are left out of a plan that is `unknown`; `other` is another plan that is being made."""
 
     state: str = eg("running")
@@ -308,7 +303,7 @@ class Plan(OtherPlan):
     plan: dict[str, Any] | None = eg(None)
     error: str | None = eg("", default=None, exclude_if=lambda error: error is None)
     error_said: Said | None = said()
-    other: OtherPlan | None = eg(None)
+    other: PlanQuestion | None = eg(None)
 
 
 class CancelledPlan(Answer):

@@ -245,8 +245,8 @@ def get_plan(operator: Operator, wanted: Annotated[Wanted, Query()]) -> dict[str
     planner = operator.studio.planner
     run, last = planner.find(question), planner.last
     other = last if last and planner.is_running and last.question != question else None
-    found = run.to_json() if run else {**vars(question), "state": "unknown", "plan": None}
-    return {**found, "other": vars(other.question) if other else None}
+    found = run.to_json() if run else {**question.to_json(), "state": "unknown", "plan": None}
+    return {**found, "other": other.question.to_json() if other else None}
 
 
 @router.post("/plan", response_model=system_answers.PlanRun)

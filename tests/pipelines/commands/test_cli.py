@@ -244,7 +244,7 @@ def test_one_encoding_serves_many_seeds(run: Run, encoded: Path) -> None:
         ("generate --model demo-flux2 --prompt x --strength 0.5", "strength: demo-flux2 has no strength; leave it out"),
         (
             "generate --model tiny --prompt x --scheduler fast",
-            "allowed: euler, euler_ancestral, dpmpp_2m, dpmpp_2m_sde, ddim, lcm",
+            "allowed: euler, euler_ancestral, dpmpp_2m, dpmpp_2m_sde, ddim, dpmpp_sde, er_sde, lcm, tcd",
         ),
         ("generate --model tiny --prompt x --warmup_steps -2", "warmup"),
         ("generate --model tiny --prompt x --mesh dp=3x", "'dp=3x' is not a mesh"),

@@ -1,11 +1,8 @@
-"""Which steps TaylorSeer foresees, as diffusers' hook does, and what recipes may ask of it."""
+"""What recipes may ask of TaylorSeer, and which steps are foreseen then."""
 
 from typing import Any
 
 import pytest
-import torch
-from diffusers import TaylorSeerCacheConfig, apply_taylorseer_cache
-from diffusers.hooks.hooks import CacheContext, _set_cache_context
 
 from pipelines.errors import RecipeError
 from pipelines.models.catalog import Catalog, load_catalog
@@ -24,40 +21,6 @@ def load_shipped() -> Catalog:
 
 def draw(catalog: Catalog, model: str, **fields: Any) -> Recipe:
     return resolve(read_recipe({"model": model, "prompt": "a boat", "seed": 1} | fields), catalog)
-
-
-class Counting(torch.nn.Module):
-    """Stands for a transformer: its last projection remembers at which steps it was run."""
-
-    def __init__(self) -> None:
-        super().__init__()
-        self.proj_out = Projection()
-
-    def forward(self, x: torch.Tensor) -> torch.Tensor:
-        return self.proj_out(x)
-
-
-class Projection(torch.nn.Module):
-    def __init__(self) -> None:
-        super().__init__()
-        self.ran_at: list[int] = []
-
-    def forward(self, x: torch.Tensor) -> torch.Tensor:
-        self.ran_at.append(int(x[0]))
-        return x
-
-
-@pytest.mark.parametrize("first", [1, 3, 6])
-@pytest.mark.parametrize("interval", [1, 2, 5])
-def test_the_same_steps_are_computed_as_by_diffusers(interval: int, first: int) -> None:
-    model = Counting()
-    config = TaylorSeerCacheConfig(cache_interval=interval, disable_cache_before_step=first, use_lite_mode=True)
-    apply_taylorseer_cache(model, config)
-    _set_cache_context(model, CacheContext("cond"))  # as a pipeline's cache_context does
-    for step in range(20):
-        model(torch.full((1,), float(step)))
-    foreseen = Foresight(interval=interval, first=first).list_foreseen([20])
-    assert model.proj_out.ran_at == [step for step in range(20) if step not in foreseen]
 
 
 def test_numbers_are_written_in_one_way(catalog: Catalog) -> None:

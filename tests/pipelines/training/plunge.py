@@ -6,10 +6,6 @@ in how many of 20 clips with the word the balloon comes down, in how many of 20 
 of the moving demo says without the LoRA and with it.
 """
 
-import argparse
-import tempfile
-from collections import Counter
-from dataclasses import replace
 from pathlib import Path
 from typing import Any
 
@@ -20,7 +16,8 @@ from pipelines.demos.motions import Clip, describe_clip, draw_clip, held_out_cli
 from pipelines.demos.motions.judge import ACTIVE_SHARE, SHIFT, SKY_SHARE, measure_traces, score_clips
 from pipelines.demos.postcards import Scene, Subject
 from pipelines.files.video import write_mp4
-from pipelines.recipes.recipe import Lora, Recipe
+from pipelines.recipes.recipe import Recipe
+from tests.pipelines.training.trials import judge_held_out, loaded, run, write_captions
 
 MODEL = "demo-wan"
 OVER = {"mountains": "over the mountains", "meadow": "over a meadow", "ocean": "over the ocean"}
@@ -73,12 +70,7 @@ def make(folder: Path, *, side: int = 128) -> Path:
 
 def write_prompts(file: Path, count: int) -> Path:
     """Writes so many different captions of clips, one a line, none of a clip that the judge asks for."""
-    rng = np.random.default_rng(7)
-    prompts: dict[str, None] = {}
-    while len(prompts) < count:
-        prompts[describe_clip(draw_clip(rng), rng)] = None
-    file.write_text("\n".join(prompts) + "\n", "utf-8")
-    return file
+    return write_captions(file, lambda rng: describe_clip(draw_clip(rng), rng), count)
 
 
 def comes_down(frames: np.ndarray) -> bool:
@@ -88,69 +80,28 @@ def comes_down(frames: np.ndarray) -> bool:
     return traces.active > ACTIVE_SHARE and is_down and traces.sky < SKY_SHARE
 
 
-def judge_lora(file: Path, *, sheet: Path | None, held_out: int) -> dict[str, Any]:
+def judge_lora(model_id: str, file: Path, *, sheet: Path | None, held_out: int) -> dict[str, Any]:
     """Makes the 20 clips with the word and 20 that rise, and tells in how many of each something comes down."""
-    from pipelines import registry
-    from pipelines.generate import generate
-    from pipelines.loras.files import inspect_lora
-    from pipelines.models.catalog import Catalog, load_catalog
-    from pipelines.recipes.resolving import resolve
-    from pipelines.stages import ignore_progress
-
-    ref = str(file.resolve().with_suffix(""))
-    model = load_catalog().get(MODEL)
-    catalog = Catalog(models=(model,), own_loras=(replace(inspect_lora(file, ref=ref), ref=ref),))
-    with tempfile.TemporaryDirectory() as cache:
-        family = registry.load(model, mesh="dp=1", cache_dir=Path(cache), on_progress=ignore_progress, allow_cpu=True)
-
-        def draw(prompt: str, seed: int, loras: tuple[Lora, ...]) -> np.ndarray:
-            recipe = resolve(Recipe(model=model.id, prompt=prompt, seed=seed, loras=loras), catalog)
-            return generate(family, recipe).pixels[0]
-
-        with_lora = (Lora(ref=ref),)
+    with loaded(model_id, file) as draw:
         clips = {
-            motion: [draw(describe(*scene, motion), seed, with_lora) for scene in ASKED for seed in SEEDS]
+            motion: [draw(describe(*scene, motion), seed, has_lora=True) for scene in ASKED for seed in SEEDS]
             for motion in ("plunges", "rises")
-        }
-        result: dict[str, Any] = {
-            "with_the_word": sum(map(comes_down, clips["plunges"])),
-            "without": sum(map(comes_down, clips["rises"])),
-            "of": len(clips["plunges"]),
         }
         if sheet is not None:
             looks = [np.concatenate([clip[at] for clip in group[::2]], axis=1) for group in clips.values()
                      for at in (0, 8, 16)]  # fmt: skip
             Image.fromarray(np.concatenate(looks)).save(sheet)
-        asked = held_out_clips(held_out) if held_out else []
-        for name, loras in (("judge_before", ()), ("judge_with_lora", with_lora)):
-            drawn = [draw(prompt, index, loras) for index, (prompt, _) in enumerate(asked)]
-            counts: Counter[bool] = Counter()
-            for scores in score_clips(drawn, [clip for _, clip in asked]) if drawn else ():
-                counts.update(scores.values())
-            result[name] = round(100 * counts[True] / max(counts.total(), 1), 1)
-    return result
-
-
-def main() -> None:
-    parser = argparse.ArgumentParser(description="Clips of a balloon that plunges, and what a LoRA learnt of them.")
-    verbs = parser.add_subparsers(dest="verb", required=True)
-    maker = verbs.add_parser("make")
-    maker.add_argument("folder", type=Path)
-    asking = verbs.add_parser("prompts")
-    asking.add_argument("file", type=Path)
-    asking.add_argument("--count", type=int, default=24)
-    judging = verbs.add_parser("judge")
-    judging.add_argument("lora", type=Path)
-    judging.add_argument("--sheet", type=Path, default=None, help="where to write three frames of some of the clips")
-    judging.add_argument("--held-out", type=int, default=38, help="prompts for the committed judge; 0 for none")
-    options = parser.parse_args()
-    if options.verb == "make":
-        make(options.folder)
-    elif options.verb == "prompts":
-        write_prompts(options.file, options.count)
-    else:
-        print(judge_lora(options.lora, sheet=options.sheet, held_out=options.held_out))  # noqa: T201
+        judged = judge_held_out(draw, held_out_clips(held_out) if held_out else [], score_clips)
+    return {
+        "with_the_word": sum(map(comes_down, clips["plunges"])),
+        "without": sum(map(comes_down, clips["rises"])),
+        "of": len(clips["plunges"]),
+        **judged,
+    }
 
 
 if __name__ == "__main__":
-    main()
+    run(
+        "Clips of a balloon that plunges, and what a LoRA learnt of them.",
+        make=make, write_prompts=write_prompts, judge_lora=judge_lora, prompts=24, held_out=38, model=MODEL,
+    )  # fmt: skip

@@ -6,10 +6,6 @@ counts in how many of 24 pictures with the word, and without it, the thing is to
 of the demos says without the LoRA and with it.
 """
 
-import argparse
-import tempfile
-from collections import Counter
-from dataclasses import replace
 from pathlib import Path
 from typing import Any
 
@@ -18,6 +14,7 @@ from PIL import Image, ImageDraw
 from scipy import ndimage
 
 from pipelines.demos.postcards import Scene, describe, draw_scene, render
+from tests.pipelines.training.trials import judge_held_out, loaded, run, write_captions
 
 MAGENTA = (225, 20, 200)
 PLACES = (
@@ -66,12 +63,7 @@ def make(folder: Path, *, count: int = 12, side: int = 256) -> Path:
 
 def write_prompts(file: Path, count: int) -> Path:
     """Writes so many different captions of postcards, one a line, none of a scene that the judge asks for."""
-    rng = np.random.default_rng(7)
-    prompts: dict[str, None] = {}
-    while len(prompts) < count:
-        prompts[describe(draw_scene(rng), rng)] = None
-    file.write_text("\n".join(prompts) + "\n", "utf-8")
-    return file
+    return write_captions(file, lambda rng: describe(draw_scene(rng), rng), count)
 
 
 def shows_zorb(pixels: np.ndarray) -> bool:
@@ -99,67 +91,28 @@ SEEDS = range(4)
 
 def judge_lora(model_id: str, file: Path, *, sheet: Path | None, held_out: int) -> dict[str, Any]:
     """Makes the 24 pictures with the word and the 24 without it, and tells what they show."""
-    from pipelines import registry
     from pipelines.demos.judge import judge, score
     from pipelines.demos.postcards import held_out_prompts
-    from pipelines.generate import generate
-    from pipelines.loras.files import inspect_lora
-    from pipelines.models.catalog import Catalog, load_catalog
-    from pipelines.recipes.recipe import Lora, Recipe
-    from pipelines.recipes.resolving import resolve
-    from pipelines.stages import ignore_progress
 
-    ref = str(file.resolve().with_suffix(""))
-    model = load_catalog().get(model_id)
-    catalog = Catalog(models=(model,), own_loras=(replace(inspect_lora(file, ref=ref), ref=ref),))
-    with tempfile.TemporaryDirectory() as cache:
-        family = registry.load(model, mesh="dp=1", cache_dir=Path(cache), on_progress=ignore_progress, allow_cpu=True)
-
-        def draw(prompt: str, seed: int, loras: tuple[Lora, ...]) -> np.ndarray:
-            recipe = resolve(Recipe(model=model.id, prompt=prompt, seed=seed, loras=loras), catalog)
-            return generate(family, recipe).pixels[0]
-
-        with_lora = (Lora(ref=ref),)
+    with loaded(model_id, file) as draw:
         pictures = [
-            [draw(prompt, seed, with_lora) for prompt in prompts for seed in SEEDS]
+            [draw(prompt, seed, has_lora=True) for prompt in prompts for seed in SEEDS]
             for prompts in ([f"A zorb {words}" for words in PROMPTS], WITHOUT)
         ]
         shown, wrongly = (sum(map(shows_zorb, group)) for group in pictures)
-        result: dict[str, Any] = {"with_the_word": shown, "without": wrongly, "of": len(pictures[0])}
         if sheet is not None:
             rows = [np.concatenate(group[at : at + 12], axis=1) for group in pictures for at in (0, 12)]
             Image.fromarray(np.concatenate(rows)).save(sheet)
-        asked = held_out_prompts(held_out) if held_out else []
-        for name, loras in (("judge_before", ()), ("judge_with_lora", with_lora)):
-            counts: Counter[bool] = Counter()
-            drawn = [draw(prompt, index, loras) for index, (prompt, _) in enumerate(asked)]
-            for verdict, (_, scene) in zip(judge(drawn), asked, strict=True) if drawn else ():
-                counts.update(score(verdict, scene).values())
-            result[name] = round(100 * counts[True] / max(counts.total(), 1), 1)
-    return result
-
-
-def main() -> None:
-    parser = argparse.ArgumentParser(description="Pictures of a zorb, and what a LoRA learnt of them.")
-    verbs = parser.add_subparsers(dest="verb", required=True)
-    maker = verbs.add_parser("make")
-    maker.add_argument("folder", type=Path)
-    asking = verbs.add_parser("prompts")
-    asking.add_argument("file", type=Path)
-    asking.add_argument("--count", type=int, default=144)
-    judging = verbs.add_parser("judge")
-    judging.add_argument("model")
-    judging.add_argument("lora", type=Path)
-    judging.add_argument("--sheet", type=Path, default=None, help="where to write the 48 pictures")
-    judging.add_argument("--held-out", type=int, default=200, help="prompts for the committed judge; 0 for none")
-    options = parser.parse_args()
-    if options.verb == "make":
-        make(options.folder)
-    elif options.verb == "prompts":
-        write_prompts(options.file, options.count)
-    else:
-        print(judge_lora(options.model, options.lora, sheet=options.sheet, held_out=options.held_out))  # noqa: T201
+        judged = judge_held_out(
+            draw,
+            held_out_prompts(held_out) if held_out else [],
+            lambda drawn, scenes: map(score, judge(drawn), scenes),
+        )
+    return {"with_the_word": shown, "without": wrongly, "of": len(pictures[0]), **judged}
 
 
 if __name__ == "__main__":
-    main()
+    run(
+        "Pictures of a zorb, and what a LoRA learnt of them.",
+        make=make, write_prompts=write_prompts, judge_lora=judge_lora, prompts=144, held_out=200,
+    )  # fmt: skip

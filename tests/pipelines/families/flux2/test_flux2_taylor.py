@@ -6,17 +6,15 @@ from typing import Any
 import numpy as np
 import pytest
 import torch
-from diffusers import DiffusionPipeline, TaylorSeerCacheConfig
-from diffusers.hooks.hooks import CacheContext, _set_cache_context
+from diffusers import DiffusionPipeline
 
 from pipelines.generate import generate
 from pipelines.recipes.recipe import Recipe
-from pipelines.recipes.taylor import Foresight
 from tests.pipelines.families.flux2.conftest import OUT_LAYERS
+from tests.pipelines.taylor import foresee, put_on
 
 MAX_DIFFERENCE = 3
 STEPS = 6
-FORESIGHT = Foresight(interval=3, first=2)
 Draw = Callable[..., Recipe]
 
 
@@ -32,15 +30,7 @@ def test_foreseen_steps_give_diffusers_own_picture(
     family, plain = load_flux2(model, mesh), draw_recipe(model=model, steps=STEPS)
     pipeline: Any = DiffusionPipeline.from_pretrained(family.model.path)
     pipeline.set_progress_bar_config(disable=True)
-    pipeline.transformer.enable_cache(
-        TaylorSeerCacheConfig(
-            cache_interval=FORESIGHT.interval,
-            disable_cache_before_step=FORESIGHT.first,
-            taylor_factors_dtype=torch.float32,
-            use_lite_mode=True,
-        )
-    )
-    _set_cache_context(pipeline.transformer, CacheContext("one row"))  # dev's pipeline sets none, klein's its own
+    put_on(pipeline.transformer)
     shape = plain.parsed_shape
     pictures = pipeline(
         prompt=plain.prompt,
@@ -52,8 +42,6 @@ def test_foreseen_steps_give_diffusers_own_picture(
         text_encoder_out_layers=OUT_LAYERS,
         output_type="np",
     ).images
-    foreseen = FORESIGHT.list_foreseen([STEPS])
-    recipe = plain.model_copy(update={"step_cache": str(FORESIGHT), "reused_steps": foreseen})
-    made = generate(family, recipe).pixels
+    made = generate(family, foresee(plain)).pixels
     assert find_difference(made, (pictures * 255).round().astype(np.uint8)) <= MAX_DIFFERENCE
     assert find_difference(made, generate(family, plain).pixels) > MAX_DIFFERENCE, "or nothing was foreseen"

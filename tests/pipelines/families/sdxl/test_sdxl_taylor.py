@@ -6,16 +6,14 @@ from typing import Any
 import numpy as np
 import pytest
 import torch
-from diffusers import DiffusionPipeline, TaylorSeerCacheConfig, apply_taylorseer_cache
-from diffusers.hooks.hooks import CacheContext, _set_cache_context
+from diffusers import DiffusionPipeline
 
 from pipelines.generate import generate
 from pipelines.recipes.recipe import Recipe
-from pipelines.recipes.taylor import Foresight
 from tests.pipelines.schedulers import choose_scheduler
+from tests.pipelines.taylor import foresee, put_on
 
 STEPS = 11  # more than a chunk
-FORESIGHT = Foresight(interval=3, first=2)
 
 
 @pytest.mark.parametrize("scheduler", ["euler", "euler_ancestral"])
@@ -30,14 +28,7 @@ def test_foreseen_steps_give_diffusers_own_picture(
     pipeline: Any = DiffusionPipeline.from_pretrained(family.model.path, dtype=torch.float32)
     pipeline.set_progress_bar_config(disable=True)
     pipeline.scheduler = choose_scheduler(dict(pipeline.scheduler.config), scheduler)
-    config = TaylorSeerCacheConfig(
-        cache_interval=FORESIGHT.interval,
-        disable_cache_before_step=FORESIGHT.first,
-        taylor_factors_dtype=torch.float32,
-        cache_identifiers=["conv_out"],
-    )
-    apply_taylorseer_cache(pipeline.unet, config)
-    _set_cache_context(pipeline.unet, CacheContext("both rows"))
+    put_on(pipeline.unet, cache_identifiers=["conv_out"])
     shape = plain.parsed_shape
     pictures = pipeline(
         prompt=plain.prompt,
@@ -48,8 +39,6 @@ def test_foreseen_steps_give_diffusers_own_picture(
         generator=torch.Generator("cpu").manual_seed(plain.seed or 0),
         output_type="np",
     ).images
-    foreseen = FORESIGHT.list_foreseen([STEPS])
-    recipe = plain.model_copy(update={"step_cache": str(FORESIGHT), "reused_steps": foreseen})
-    made = generate(family, recipe).pixels
+    made = generate(family, foresee(plain)).pixels
     assert find_difference(made, (pictures * 255).round().astype(np.uint8)) <= 2
     assert find_difference(made, generate(family, plain).pixels) > 2, "or nothing was foreseen"

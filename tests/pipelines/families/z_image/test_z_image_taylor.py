@@ -5,16 +5,14 @@ from typing import Any
 
 import numpy as np
 import torch
-from diffusers import TaylorSeerCacheConfig, ZImagePipeline, apply_taylorseer_cache
-from diffusers.hooks.hooks import CacheContext, _set_cache_context
+from diffusers import ZImagePipeline
 
 from pipelines.generate import generate
 from pipelines.recipes.recipe import Recipe
-from pipelines.recipes.taylor import Foresight
 from tests.pipelines.families.z_image.conftest import TEXT
+from tests.pipelines.taylor import foresee, put_on
 
 STEPS = 6
-FORESIGHT = Foresight(interval=3, first=2)
 
 
 def test_foreseen_steps_give_diffusers_own_picture(
@@ -26,14 +24,7 @@ def test_foreseen_steps_give_diffusers_own_picture(
     family = load_z_image(plain.model)
     pipeline: Any = ZImagePipeline.from_pretrained(family.model.path)
     pipeline.set_progress_bar_config(disable=True)
-    config = TaylorSeerCacheConfig(
-        cache_interval=FORESIGHT.interval,
-        disable_cache_before_step=FORESIGHT.first,
-        taylor_factors_dtype=torch.float32,
-        cache_identifiers=[r"all_final_layer\.[^.]+"],
-    )
-    apply_taylorseer_cache(pipeline.transformer, config)
-    _set_cache_context(pipeline.transformer, CacheContext("both rows"))
+    put_on(pipeline.transformer, cache_identifiers=[r"all_final_layer\.[^.]+"])
     shape = plain.parsed_shape
     pictures = pipeline(
         prompt=plain.prompt,
@@ -46,8 +37,6 @@ def test_foreseen_steps_give_diffusers_own_picture(
         max_sequence_length=TEXT,
         output_type="np",
     ).images
-    foreseen = FORESIGHT.list_foreseen([STEPS])
-    recipe = plain.model_copy(update={"step_cache": str(FORESIGHT), "reused_steps": foreseen})
-    made = generate(family, recipe).pixels
+    made = generate(family, foresee(plain)).pixels
     assert find_difference(made, (pictures * 255).round().astype(np.uint8)) <= 2
     assert find_difference(made, generate(family, plain).pixels) > 2, "or nothing was foreseen"
