@@ -42,6 +42,7 @@ app = typer.Typer(
         "help_option_names": ["-h", "--help"],
     },
 )
+COMPILE_TRAINING = "compile --train"  # one name for people, two commands with options of their own
 own_models = typer.Typer(callback=models.show, invoke_without_command=True, rich_markup_mode=None)
 own_models.command("add")(models.add)
 own_models.command("remove")(models.remove)
@@ -62,7 +63,7 @@ app.command("plan")(plan.plan)
 app.command("check-slice")(check_slice.check)
 app.command("doctor")(doctor.examine_machine)
 app.command("compile")(compile.compile_programs)
-app.command("compile-training", hidden=True)(compile_training.build_command())
+app.command(COMPILE_TRAINING, hidden=True)(compile_training.build_command())
 benches = typer.Typer(callback=compare.run, invoke_without_command=True, rich_markup_mode=None)
 benches.command("swap")(swap.run)
 benches.command("load")(load.run)
@@ -102,7 +103,7 @@ def main(arguments: list[str] | None = None) -> int:
 def translate_old_flags(words: list[str]) -> list[str]:
     """Returns the command line with the flags of older scripts replaced (old_flags.py), and says what changed."""
     if words and words[0] == "compile" and "--train" in words:
-        return ["compile-training", *(word for word in words[1:] if word != "--train")]
+        return [COMPILE_TRAINING, *(word for word in words[1:] if word != "--train")]
     if words and words[0] == "train":
         return [words[0], *_tell(old_training_flags.translate(words[1:]))]
     if not words or words[0] not in old_flags.COMMANDS:

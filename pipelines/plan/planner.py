@@ -109,7 +109,7 @@ class Plan:
     placement: Placement
     is_mesh_given: bool = False
     step_cache: str = OFF
-    """As a recipe names it: off, mild, strong, numbers, or taylor."""
+    """The step cache that is planned, as a recipe names it: off, mild, strong, numbers, or taylor."""
 
     @property
     def fits(self) -> bool:

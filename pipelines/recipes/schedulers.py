@@ -76,14 +76,14 @@ DIFFUSION = tuple(name for name in SCHEDULERS if name not in FLOW)
 OWN_STEPS = ("dpmpp_sde", "er_sde")
 
 TWICE = tuple(name for name in SCHEDULERS if name.startswith("dpmpp_sde"))
-"""Those that ask the denoiser a second time in the middle of each step but the last."""
+"""These schedulers ask the denoiser a second time in the middle of each step but the last."""
 
 MOST_STEPS = {"lcm": 50, "tcd": 50, **dict.fromkeys(TWICE, 64)}
-"""Steps of the schedulers that take theirs from those of a distillation (original_inference_steps of diffusers), or
+"""The most steps of schedulers that take theirs from those of a distillation (original_inference_steps of diffusers), or
 that need two rows of a table (MAX_STEPS of runtime/sampling/schedules.py) for one."""
 
 TAKE_SIGMAS = ("euler", "dpmpp_sde", "er_sde", "flow_match_euler", "unipc")
-"""Those that take a list of noise levels in place of a number of steps."""
+"""These schedulers take a list of noise levels in place of a number of steps."""
 
 TIMESTEPS = 1000  # of a flow's training: a level of 1
 

@@ -1,6 +1,6 @@
 """Encodes a first picture, and perhaps a last one, for the transformer: latents, and an image encoder's features.
 
-Pictures are encoded on the devices by programs of fixed size; runtime/sampling/pictures.py brings them to that size.
+Pictures are encoded on the devices by programs of fixed size; pictures/fitting.py brings them to that size.
 """
 
 from collections.abc import Mapping

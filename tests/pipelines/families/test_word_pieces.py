@@ -31,7 +31,7 @@ def test_clip(prompt: str) -> None:
 
 @pytest.mark.parametrize("prompt", PROMPTS)
 def test_clip_in_one_file(prompt: str, tmp_path: Path) -> None:
-    """As transformers saves it today: tokenizer.json, without vocab.json."""
+    """Saves it as transformers does today: tokenizer.json, without vocab.json."""
     from transformers import CLIPTokenizer
 
     model = load_catalog().get("demo-sdxl")

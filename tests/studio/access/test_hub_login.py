@@ -19,7 +19,7 @@ from studio.access_settings import HubLogin
 
 @dataclass
 class Provider:
-    """As the hub behaves: one code, for who has the verifier, the secret and the same redirect address."""
+    """Answers as the hub does: one code, for who has the verifier, the secret and the same redirect address."""
 
     url: str = ""
     challenge: str = ""

@@ -125,7 +125,7 @@ def test_devices_share_it(mesh: str, key_heads: int, keys: int, *, is_causal: bo
 @pytest.mark.parametrize("mesh", ["dp=2,sp=4", "dp=2,sp=2,tp=2", "tp=8"])
 @pytest.mark.parametrize("is_entered", [False, True])
 def test_the_kernel_itself_can_be_shared_so(mesh: str, monkeypatch: pytest.MonkeyPatch, *, is_entered: bool) -> None:
-    """As far as a CPU goes: all but its last word, that it has no such kernel, is about the devices' parts."""
+    """Goes as far as a CPU can: all but its last word, that it has no such kernel, is about the devices' parts."""
     monkeypatch.setattr(cudnn, "has_cuda", lambda: True)
     monkeypatch.setattr(kernel, "check_cudnn_version", lambda: 91000)
     monkeypatch.setattr(kernel, "check_is_flash_attention", lambda *_arguments, **_options: None)

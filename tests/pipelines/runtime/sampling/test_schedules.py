@@ -118,7 +118,7 @@ def run_table(
     latents: torch.Tensor | None = None,
     noises: Sequence[torch.Tensor] | None = None,
 ) -> torch.Tensor:
-    """As the compiled program runs it, one step at a time; with these noises instead of a generator's."""
+    """Runs it as the compiled program does, one step at a time; with these noises instead of a generator's."""
     generator = torch.Generator().manual_seed(3)
     noise = torch.randn(1, 64, generator=generator)
     latents = noise * schedule.initial_scale if latents is None else latents
