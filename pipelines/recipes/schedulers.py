@@ -79,8 +79,8 @@ TWICE = tuple(name for name in SCHEDULERS if name.startswith("dpmpp_sde"))
 """These schedulers ask the denoiser a second time in the middle of each step but the last."""
 
 MOST_STEPS = {"lcm": 50, "tcd": 50, **dict.fromkeys(TWICE, 64)}
-"""The most steps of schedulers that take theirs from those of a distillation (original_inference_steps of diffusers), or
-that need two rows of a table (MAX_STEPS of runtime/sampling/schedules.py) for one."""
+"""The most steps of schedulers that take theirs from those of a distillation (original_inference_steps of diffusers),
+or that need two rows of a table (MAX_STEPS of runtime/sampling/schedules.py) for one."""
 
 TAKE_SIGMAS = ("euler", "dpmpp_sde", "er_sde", "flow_match_euler", "unipc")
 """These schedulers take a list of noise levels in place of a number of steps."""
