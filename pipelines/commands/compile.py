@@ -1,7 +1,7 @@
 """`compile`: compiles a model's programs for a machine that need not be here, into one file that its worker loads."""
 
 from pathlib import Path
-from typing import Annotated
+from typing import TYPE_CHECKING, Annotated
 
 import typer
 
@@ -12,6 +12,9 @@ from pipelines.messages import english
 from pipelines.models.catalog import Model, Shape
 from pipelines.models.model import FULL
 from pipelines.pictures.references import References, choose_programs
+
+if TYPE_CHECKING:
+    from pipelines.runtime.programs.aot_packs import Manifest
 
 Topology = Annotated[
     str, typer.Option(callback=options.read_topology, help="v4-8, v5e-1/4/8, v5p-8, v6e-1/4/8, or cpu-1/8.")
@@ -76,6 +79,12 @@ def compile_programs(
         manifest = make_pack(
             found, target, shapes=shapes, batch_size=batch_size, mesh=mesh, file=file, on_progress=progress
         )
+    what = f"{len(manifest.programs)} programs of {model} ({', '.join(manifest.shapes)})"
+    tell_pack(manifest, file, what, as_json=as_json)
+
+
+def tell_pack(manifest: "Manifest", file: Path, what: str, *, as_json: bool, also: str = "") -> None:
+    """Says what is in a pack that was written: the file on stdout, `what` it holds on stderr; or all of it as JSON."""
     if as_json:
         facts = manifest.model_dump(mode="json", exclude={"programs"})
         names = [entry.name for entry in manifest.programs]
@@ -83,8 +92,8 @@ def compile_programs(
         return
     typer.echo(file)
     typer.echo(
-        f"{len(manifest.programs)} programs of {model} ({', '.join(manifest.shapes)}) for {manifest.target.devices}, "
-        f"mesh {manifest.target.mesh}: {file.stat().st_size / 1e6:.1f} MB, compiled in {manifest.compile_s:.1f} s",
+        f"{what} for {manifest.target.devices}, mesh {manifest.target.mesh}{also}: {file.stat().st_size / 1e6:.1f} MB, "
+        f"compiled in {manifest.compile_s:.1f} s",
         err=True,
     )
 

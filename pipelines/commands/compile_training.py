@@ -11,7 +11,7 @@ from typing import Annotated, Any
 import typer
 
 from pipelines.commands import options, train
-from pipelines.commands.compile import check_output
+from pipelines.commands.compile import check_output, tell_pack
 from pipelines.commands.progress import TerminalProgress
 from pipelines.errors import RecipeError
 from pipelines.messages import english
@@ -71,17 +71,8 @@ def compile_training(
                 f"lumesh: does not fit with --remat {way.remat} in {way.accumulate} parts", err=True
             ),
         )  # fmt: skip
-    programs = [entry.name for entry in manifest.programs]
-    if as_json:
-        facts = manifest.model_dump(mode="json", exclude={"programs"})
-        options.print_json({"output": str(file), "bytes": file.stat().st_size, "programs": programs, **facts})
-        return
-    typer.echo(file)
-    typer.echo(
-        f"{', '.join(programs)} of {found.id} for {manifest.target.devices}, mesh {manifest.target.mesh}, "
-        f"{batch_size} pictures a step: {file.stat().st_size / 1e6:.1f} MB, compiled in {manifest.compile_s:.1f} s",
-        err=True,
-    )
+    what = f"{', '.join(entry.name for entry in manifest.programs)} of {found.id}"
+    tell_pack(manifest, file, what, as_json=as_json, also=f", {batch_size} pictures a step")
 
 
 def _find_sizes(
@@ -140,7 +131,4 @@ def build_command() -> Any:
     def command(**given: Any) -> None:
         compile_training(given.pop("model"), **given)
 
-    command.__doc__ = compile_training.__doc__
-    command.__signature__ = inspect.Signature(parameters)  # pyright: ignore[reportFunctionMemberAccess]
-    command.__annotations__ = {parameter.name: parameter.annotation for parameter in parameters}
-    return command
+    return train.declare(command, parameters, compile_training.__doc__)

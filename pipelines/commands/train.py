@@ -223,7 +223,14 @@ def build_command() -> Any:
     def command(**given: Any) -> None:
         train(given.pop("model"), **given)
 
-    command.__doc__ = train.__doc__
+    return declare(command, parameters, train.__doc__)
+
+
+def declare(
+    command: Callable[..., None], parameters: Sequence[inspect.Parameter], text: str | None
+) -> Callable[..., None]:
+    """Gives a command the options that typer shall see, and its help text."""
+    command.__doc__ = text
     command.__signature__ = inspect.Signature(parameters)  # pyright: ignore[reportFunctionMemberAccess]
     command.__annotations__ = {parameter.name: parameter.annotation for parameter in parameters}
     return command
