@@ -12,6 +12,7 @@ from pipelines.generate import generate
 from pipelines.recipes.recipe import Recipe
 from pipelines.recipes.step_cache import StepCache, Strength
 from tests.pipelines.families.flux2.conftest import OUT_LAYERS
+from tests.pipelines.reference import ask
 
 MAX_DIFFERENCE = 3
 STRENGTH = Strength.parse("0.3,2,0.2")
@@ -37,7 +38,6 @@ def test_reused_steps_give_diffusers_own_picture(
     """Klein runs a pair of rows, dev one row through scans."""
     family, plain = load_flux2(model), draw_recipe(model=model, steps=STEPS)
     pipeline: Any = DiffusionPipeline.from_pretrained(family.model.path)
-    pipeline.set_progress_bar_config(disable=True)
     config = MagCacheConfig(
         threshold=STRENGTH.threshold,
         max_skip_steps=STRENGTH.most,
@@ -46,19 +46,9 @@ def test_reused_steps_give_diffusers_own_picture(
         mag_ratios=torch.tensor(RATIOS),
     )
     pipeline.transformer.enable_cache(config)
-    shape = plain.parsed_shape
-    pictures = pipeline(
-        prompt=plain.prompt,
-        width=shape.width,
-        height=shape.height,
-        num_inference_steps=STEPS,
-        guidance_scale=plain.guidance_scale,
-        generator=torch.Generator("cpu").manual_seed(plain.seed or 0),
-        text_encoder_out_layers=OUT_LAYERS,
-        output_type="np",
-    ).images
+    expected = ask(pipeline, plain, text_encoder_out_layers=OUT_LAYERS)
     made = generate(family, reuse(plain)).pixels
-    assert find_difference(made, (pictures * 255).round().astype(np.uint8)) <= MAX_DIFFERENCE
+    assert find_difference(made, expected) <= MAX_DIFFERENCE
     assert find_difference(made, generate(family, plain).pixels) > MAX_DIFFERENCE, "or nothing was reused"
 
 

@@ -5,12 +5,12 @@ from typing import Any
 
 import numpy as np
 import pytest
-import torch
 from diffusers import DiffusionPipeline
 
 from pipelines.generate import generate
 from pipelines.recipes.recipe import Recipe
 from tests.pipelines.families.flux2.conftest import OUT_LAYERS
+from tests.pipelines.reference import ask
 from tests.pipelines.taylor import foresee, put_on
 
 MAX_DIFFERENCE = 3
@@ -29,19 +29,8 @@ def test_foreseen_steps_give_diffusers_own_picture(
     """Klein runs a pair of rows, dev one row through scans."""
     family, plain = load_flux2(model, mesh), draw_recipe(model=model, steps=STEPS)
     pipeline: Any = DiffusionPipeline.from_pretrained(family.model.path)
-    pipeline.set_progress_bar_config(disable=True)
     put_on(pipeline.transformer)
-    shape = plain.parsed_shape
-    pictures = pipeline(
-        prompt=plain.prompt,
-        width=shape.width,
-        height=shape.height,
-        num_inference_steps=STEPS,
-        guidance_scale=plain.guidance_scale,
-        generator=torch.Generator("cpu").manual_seed(plain.seed or 0),
-        text_encoder_out_layers=OUT_LAYERS,
-        output_type="np",
-    ).images
+    expected = ask(pipeline, plain, text_encoder_out_layers=OUT_LAYERS)
     made = generate(family, foresee(plain)).pixels
-    assert find_difference(made, (pictures * 255).round().astype(np.uint8)) <= MAX_DIFFERENCE
+    assert find_difference(made, expected) <= MAX_DIFFERENCE
     assert find_difference(made, generate(family, plain).pixels) > MAX_DIFFERENCE, "or nothing was foreseen"

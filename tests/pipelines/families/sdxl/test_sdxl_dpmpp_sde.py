@@ -13,6 +13,7 @@ from diffusers.schedulers import scheduling_dpmsolver_sde
 from pipelines.generate import generate
 from pipelines.recipes.recipe import Recipe
 from pipelines.stages import Progress
+from tests.pipelines.reference import ask
 
 STEPS = 7  # 13 rows, more than a chunk
 
@@ -48,22 +49,12 @@ def test_the_picture_is_diffusers_own(
     recipe = draw_recipe(scheduler="dpmpp_sde", steps=STEPS, guidance_scale=4.0, seed=5)
     torch.set_num_threads(1)
     pipeline: Any = DiffusionPipeline.from_pretrained(family.model.path, dtype=torch.float32)
-    pipeline.set_progress_bar_config(disable=True)
     pipeline.scheduler = DPMSolverSDEScheduler.from_config(dict(pipeline.scheduler.config))
     monkeypatch.setattr(scheduling_dpmsolver_sde, "BrownianTreeNoiseSampler", OwnMotion)
-    shape = recipe.parsed_shape
-    pictures = pipeline(
-        prompt=recipe.prompt,
-        width=shape.width,
-        height=shape.height,
-        num_inference_steps=STEPS,
-        guidance_scale=recipe.guidance_scale,
-        generator=torch.Generator("cpu").manual_seed(5),
-        output_type="np",
-    ).images
+    expected = ask(pipeline, recipe)
     told: list[Progress] = []
     made = generate(family, recipe, on_progress=told.append).pixels
-    assert find_difference(made, (pictures * 255).round().astype(np.uint8)) <= 2
+    assert find_difference(made, expected) <= 2
     steps = [progress for progress in told if progress.phase == "denoising"]
     assert {progress.total for progress in steps} == {STEPS}
     assert steps[-1].done == STEPS

@@ -10,6 +10,7 @@ from diffusers import DiffusionPipeline
 
 from pipelines.generate import generate
 from pipelines.recipes.recipe import Recipe
+from tests.pipelines.reference import ask
 from tests.pipelines.schedulers import choose_scheduler
 from tests.pipelines.taylor import foresee, put_on
 
@@ -26,19 +27,9 @@ def test_foreseen_steps_give_diffusers_own_picture(
     plain = draw_recipe(scheduler=scheduler, steps=STEPS, guidance_scale=4.0)
     torch.set_num_threads(1)
     pipeline: Any = DiffusionPipeline.from_pretrained(family.model.path, dtype=torch.float32)
-    pipeline.set_progress_bar_config(disable=True)
     pipeline.scheduler = choose_scheduler(dict(pipeline.scheduler.config), scheduler)
     put_on(pipeline.unet, cache_identifiers=["conv_out"])
-    shape = plain.parsed_shape
-    pictures = pipeline(
-        prompt=plain.prompt,
-        width=shape.width,
-        height=shape.height,
-        num_inference_steps=STEPS,
-        guidance_scale=plain.guidance_scale,
-        generator=torch.Generator("cpu").manual_seed(plain.seed or 0),
-        output_type="np",
-    ).images
+    expected = ask(pipeline, plain)
     made = generate(family, foresee(plain)).pixels
-    assert find_difference(made, (pictures * 255).round().astype(np.uint8)) <= 2
+    assert find_difference(made, expected) <= 2
     assert find_difference(made, generate(family, plain).pixels) > 2, "or nothing was foreseen"

@@ -4,12 +4,12 @@ from collections.abc import Callable
 from typing import Any
 
 import numpy as np
-import torch
 from diffusers import ZImagePipeline
 
 from pipelines.generate import generate
 from pipelines.recipes.recipe import Recipe
 from tests.pipelines.families.z_image.conftest import TEXT
+from tests.pipelines.reference import ask
 from tests.pipelines.taylor import foresee, put_on
 
 STEPS = 6
@@ -23,20 +23,14 @@ def test_foreseen_steps_give_diffusers_own_picture(
     plain = draw_recipe(steps=STEPS)
     family = load_z_image(plain.model)
     pipeline: Any = ZImagePipeline.from_pretrained(family.model.path)
-    pipeline.set_progress_bar_config(disable=True)
     put_on(pipeline.transformer, cache_identifiers=[r"all_final_layer\.[^.]+"])
-    shape = plain.parsed_shape
-    pictures = pipeline(
-        prompt=plain.prompt,
+    expected = ask(
+        pipeline,
+        plain,
         negative_prompt=plain.negative_prompt,
-        width=shape.width,
-        height=shape.height,
-        num_inference_steps=STEPS,
         guidance_scale=(plain.guidance_scale or 1.0) - 1,
-        generator=torch.Generator("cpu").manual_seed(plain.seed or 0),
         max_sequence_length=TEXT,
-        output_type="np",
-    ).images
+    )
     made = generate(family, foresee(plain)).pixels
-    assert find_difference(made, (pictures * 255).round().astype(np.uint8)) <= 2
+    assert find_difference(made, expected) <= 2
     assert find_difference(made, generate(family, plain).pixels) > 2, "or nothing was foreseen"
