@@ -13,7 +13,7 @@ import jax.numpy as jnp
 from jax.sharding import Mesh, NamedSharding, PartitionSpec
 
 from pipelines.errors import ModelError
-from pipelines.messages import say
+from pipelines.messages import join, say
 from pipelines.models.catalog import Model
 from pipelines.runtime.bridge.modules import TracedModule
 from pipelines.runtime.devices import hosts
@@ -93,7 +93,11 @@ def find_checkpoint(
         raise ModelError(
             say("{model} takes its {components} from {base}. {reason}",
                 model=model.title, components=lacking, base=model.base.id, reason=error.detail),
-            advice=error.advice,
+            advice=join([error.advice, say(
+                "A model of the same kind that is here can give them, too: "
+                "name it as configs of {model} in models.toml.",
+                model=model.id,
+            )]),
         ) from error  # fmt: skip
     on_progress(Progress(phase="loading"))
     if is_verified:
