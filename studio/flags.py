@@ -12,7 +12,7 @@ from typing import NoReturn
 
 import platformdirs
 
-from pipelines.models.model import FULL, WEIGHTS
+from pipelines.models.model import WEIGHTS
 from pipelines.runtime.kernels.switches import INSTEAD
 from studio import access_settings
 from studio.access_settings import USERS_FILE
@@ -123,7 +123,6 @@ def _read_defaults(environment: Mapping[str, str]) -> dict[str, str]:
         "data_dir": str(SPACES_DISK / "lumesh") if on_spaces and os.access(SPACES_DISK, os.W_OK) else DATA_DIR,
         "engine": "local",
         "doctor": "auto",
-        "weights": FULL,
         "workers": "1",
         "ray_port": str(RAY_PORT),
         "queue_quota": str(QUEUE_QUOTA),
@@ -138,6 +137,7 @@ def _read_defaults(environment: Mapping[str, str]) -> dict[str, str]:
         "ray_ports",
         "model",
         "mesh",
+        "weights",
         "kernels",
         "prewarm",
         "profile",
@@ -204,8 +204,9 @@ def _make_parser(defaults: Mapping[str, str]) -> argparse.ArgumentParser:
         "--weights",
         type=parse_weights,
         metavar="|".join(WEIGHTS),
-        help="how models' weights lie on the devices: full (default), as they compute; int8, the large matrices "
-        "rounded while they are read: half the memory, and pictures that differ a little",
+        help="how all models' weights lie on the devices: full, as they compute; int8, the large matrices rounded "
+        "while they are read: half the memory, and pictures that differ a little (default: each model's own, which is "
+        "full unless models.toml says otherwise)",
     )
     parser.add_argument(
         "--kernels",

@@ -10,7 +10,6 @@ from dataclasses import dataclass, field
 from pathlib import Path
 
 from pipelines.models.catalog import Model
-from pipelines.models.model import FULL
 from pipelines.runtime.weights.hub_pins import PINS_FILE
 from pipelines.runtime.weights.hub_token import TOKEN_FILE
 from studio.access_settings import USERS_FILE, AccessSettings
@@ -32,7 +31,7 @@ class Settings:
     outputs at once), `all`, `all+1*2`, `demo-sdxl:256x256*4` (for that model only).
     `text_encoder_urls` maps a model's id, or a family for all of its models, to its text encoder server.
     `chip_price` is the price of a chip per hour in US dollars.
-    `weights` is how the models' weights lie on the devices (pipelines/models/model.py).
+    `weights` is how all models' weights lie on the devices (pipelines/models/model.py); None leaves each its own.
     `kernels` names those of our kernels that are used, whatever the doctor found (runtime/kernels/switches.py).
     Tokens are secrets, so they come only from the environment: the list of processes does not show it.
     """
@@ -46,7 +45,7 @@ class Settings:
     kernels: str | None = None
     doctor: str = "auto"
     """Whether the worker checks its devices before it opens them: accelerators that it has not seen, all, or none."""
-    weights: str = FULL
+    weights: str | None = None
     verify_weights: bool = False
     keep_layouts: bool = False
     allow_cpu: bool = False
@@ -247,7 +246,7 @@ class Settings:
         for name, value in (("--model", self.model), ("--mesh", self.mesh), ("--chip-price", self.chip_price)):
             if value is not None:
                 flags += [name, str(value)]
-        flags += [] if self.weights == FULL else ["--weights", self.weights]
+        flags += [] if self.weights is None else ["--weights", self.weights]
         for name, value in (("--kernels", self.kernels), ("--doctor", self.doctor if self.doctor != "auto" else None)):
             flags += [] if value is None else [name, value]
         if self.packs:

@@ -44,7 +44,7 @@ def compile_programs(
     batch_size: BatchSize = 1,
     train: Train = False,  # noqa: ARG001 - __main__.py has seen it, and called compile_training.py
     mesh: options.MeshText = None,
-    weights: options.Weights = FULL,
+    weights: options.Weights = None,
     output: Output = None,
     kernels: options.Kernels = None,  # noqa: ARG001 - its callback has chosen
     as_json: options.AsJson = False,
@@ -67,7 +67,7 @@ def compile_programs(
     shapes = _find_shapes(found, shape or [str(found.default_shape)])
     if batch_size > found.max_batch_size:
         raise RecipeError({"batch_size": english(f"{model} makes at most {found.max_batch_size} at once")})
-    name = f"{model}-{topology}" if weights == FULL else f"{model}-{weights}-{topology}"
+    name = f"{model}-{topology}" if found.weights == FULL else f"{model}-{found.weights}-{topology}"
     file = output or place.packs_dir / f"{name}.pack"
     check_output(file)
     from pipelines.runtime.devices.platform import prepare_compiler

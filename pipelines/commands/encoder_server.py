@@ -8,7 +8,6 @@ from pipelines.commands import options
 from pipelines.commands.progress import TerminalProgress
 from pipelines.errors import RecipeError
 from pipelines.messages import english
-from pipelines.models.model import FULL
 
 
 def serve(
@@ -24,7 +23,7 @@ def serve(
         ),
     ] = None,
     mesh: options.MeshText = None,
-    weights: options.Weights = FULL,
+    weights: options.Weights = None,
     verify_weights: options.VerifyWeights = False,
     keep_layouts: options.KeepLayouts = False,
     kernels: options.Kernels = None,  # noqa: ARG001 - its callback has chosen

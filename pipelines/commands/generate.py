@@ -16,7 +16,6 @@ from pipelines.generate import find_references, generate, uses_cfg
 from pipelines.loras.files import get_lora
 from pipelines.messages import english
 from pipelines.models.catalog import Model
-from pipelines.models.model import FULL
 from pipelines.prompts.reading import list_notes
 from pipelines.recipes.recipe import Recipe
 from pipelines.runtime.devices import hosts
@@ -67,7 +66,7 @@ def make(
     profile: Annotated[
         Path | None, typer.Option(file_okay=False, help="Folder for a trace of the making, compiling left out.")
     ] = None,
-    weights: options.Weights = FULL,
+    weights: options.Weights = None,
     verify_weights: options.VerifyWeights = False,
     keep_layouts: options.KeepLayouts = False,
     kernels: options.Kernels = None,  # noqa: ARG001 - its callback has chosen

@@ -150,19 +150,20 @@ KeepLayouts = Annotated[
 ]
 
 
-def _check_weights(text: str) -> str:
-    if text not in WEIGHTS:
+def _check_weights(text: str | None) -> str | None:
+    if text is not None and text not in WEIGHTS:
         raise RecipeError({"weights": english(f"{text!r} is not known; allowed: {', '.join(WEIGHTS)}")})
     return text
 
 
 Weights = Annotated[
-    str,
+    str | None,
     typer.Option(
         metavar="|".join(WEIGHTS),
         callback=_check_weights,
         help="int8 rounds the large matrices of transformers, UNets and language models while they are read: half the "
-        "memory, and pictures that differ a little. full leaves them as the model computes.",
+        "memory, and pictures that differ a little. full leaves them as the model computes. Left out, it is the "
+        "model's own: full, unless models.toml says otherwise.",
     ),
 ]
 MaxSequenceLength = Annotated[
@@ -321,9 +322,9 @@ def limit_text(model: Model, max_sequence_length: int | None) -> Model:
     return replace(model, text_length=max_sequence_length)
 
 
-def choose_weights(model: Model, weights: str) -> Model:
-    """Returns the model whose weights lie on the devices in this way, one of WEIGHTS."""
-    return replace(model, weights=weights)
+def choose_weights(model: Model, weights: str | None) -> Model:
+    """Returns the model whose weights lie on the devices in this way, one of WEIGHTS; None leaves it its own."""
+    return model if weights is None else replace(model, weights=weights)
 
 
 def limit_attention(model: Model, *, window_size: int | None, smooths_keys: bool) -> Model:

@@ -14,7 +14,6 @@ from pipelines.commands.progress import LineProgress, TerminalProgress
 from pipelines.errors import ModelError, RecipeError
 from pipelines.messages import NOTHING, Message, add_codes, english, join, say
 from pipelines.models.catalog import Model, Shape, load_catalog
-from pipelines.models.model import FULL
 from pipelines.recipes.step_cache import OFF
 
 Topology = Annotated[
@@ -80,7 +79,7 @@ def plan(
     guidance_scale: options.GuidanceScale = None,
     mesh: options.MeshText = None,
     step_cache: options.StepCacheText = None,
-    weights: options.Weights = FULL,
+    weights: options.Weights = None,
     dump_hlo: DumpHlo = None,
     all_models: AllModels = False,
     all_shapes: AllShapes = False,

@@ -23,7 +23,6 @@ from pipelines.files.outputs import save_outputs, suffix_of
 from pipelines.generate import find_references, uses_cfg
 from pipelines.messages import english
 from pipelines.models.catalog import Model
-from pipelines.models.model import FULL
 from pipelines.prompts.reading import list_notes
 from pipelines.recipes.recipe import Recipe, read_recipe
 
@@ -66,7 +65,7 @@ def encode(
     output_dir: OutputDir = STAGE_DIR,
     mesh: options.MeshText = None,
     pack: options.PackPaths = None,
-    weights: options.Weights = FULL,
+    weights: options.Weights = None,
     verify_weights: options.VerifyWeights = False,
     keep_layouts: options.KeepLayouts = False,
     kernels: options.Kernels = None,  # noqa: ARG001 - its callback has chosen
@@ -156,7 +155,7 @@ def denoise(
     lora: options.Loras = None,
     mesh: options.MeshText = None,
     pack: options.PackPaths = None,
-    weights: options.Weights = FULL,
+    weights: options.Weights = None,
     verify_weights: options.VerifyWeights = False,
     keep_layouts: options.KeepLayouts = False,
     kernels: options.Kernels = None,  # noqa: ARG001 - its callback has chosen

@@ -123,8 +123,10 @@ class Catalog:
             unusable=tuple(one for one in self.unusable if one not in told),
         )
 
-    def with_weights(self, weights: str) -> "Catalog":
-        """Returns the catalogue whose models all have their weights in this way, one of model.WEIGHTS."""
+    def with_weights(self, weights: str | None) -> "Catalog":
+        """Returns the catalogue whose models all have their weights in this way; None leaves each model its own."""
+        if weights is None:
+            return self
         return replace(self, models=tuple(replace(model, weights=weights) for model in self.models))
 
     def find_loras(self) -> tuple[LoraFile, ...]:

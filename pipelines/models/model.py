@@ -162,6 +162,10 @@ class Model:
         self._check(
             self.scheduler in self.schedulers, say("{scheduler} is not one of its schedulers", scheduler=self.scheduler)
         )
+        self._check(
+            self.weights in WEIGHTS,
+            say("its weights are {name}; allowed: {names}", name=repr(self.weights), names=", ".join(WEIGHTS)),
+        )
         unknown = sorted(self.flow_shifts.keys() - set(map(str, self.shapes)))
         names = ", ".join(unknown)
         self._check(not unknown, say("flow_shifts names {names}, which are not among its shapes", names=names))

@@ -16,7 +16,7 @@ from studio.settings import Settings
 def describe_fit(
     settings: Settings, model: Model, devices: Sequence[Mapping[str, Any]], *, chips: int
 ) -> dict[str, Any] | None:
-    """Returns `fits`, the most bytes a stage takes of a chip, those that a chip has, and a word on it.
+    """Returns `fits`, the most bytes a stage takes of a chip, those that a chip has, the plan's weights, and a word.
 
     None where no plan ships for these devices. All figures are estimates of the TPU compiler.
     """
@@ -30,6 +30,7 @@ def describe_fit(
             "topology": machine.name,
             "needed_bytes": max(stage["hbm_bytes"]["total"] for stage in plan["stages"]),
             "chip_bytes": machine.chip.hbm_bytes,
+            "weights": plan["weights"],
             "note": _tell(plan, machine),
         }
     )

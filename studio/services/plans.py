@@ -193,11 +193,10 @@ class Planner:
 
     def _open_process(self, question: Question, answer: IO[str]) -> subprocess.Popen[str]:
         flags = {"--model": question.model, "--shape": question.shape, "--topology": question.topology}
-        flags |= {"--mode": question.mode, "--data-dir": str(self._settings.data_dir)}
+        flags |= {"--mode": question.mode, "--weights": question.weights}
+        flags["--data-dir"] = str(self._settings.data_dir)
         if question.mesh is not None:
             flags["--mesh"] = question.mesh
-        if question.weights != FULL:
-            flags["--weights"] = question.weights
         process = subprocess.Popen(
             [*self._command, "--json", "--progress-json", *sum(flags.items(), ())],
             cwd=ROOT,

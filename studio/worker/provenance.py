@@ -6,7 +6,7 @@ It is stored with every output, so that differences between two runs of a recipe
 from functools import cache
 from importlib import metadata
 
-from pipelines.models.model import Model
+from pipelines.models.model import FULL, Model
 from pipelines.stages import Family
 from studio.settings import Settings
 from studio.worker.desk import Desk
@@ -17,7 +17,11 @@ PACKAGES = ("jax", "jaxlib", "libtpu", "torch", "diffusers", "transformers")
 def describe_making(desk: Desk, settings: Settings, family: Family) -> dict[str, str]:
     """Returns names and values for people; leaves out what does not apply. Of a folder only its name is told."""
     making = describe_training(desk, settings, family.model, revision=family.revision)
-    return making if settings.fake else {**making, "mesh": family.mesh}
+    if settings.fake:
+        return making
+    return {**making, "mesh": family.mesh} | (
+        {} if family.model.weights == FULL else {"precision": family.model.weights}
+    )
 
 
 def describe_training(desk: Desk, settings: Settings, model: Model, *, revision: str = "") -> dict[str, str]:

@@ -1,6 +1,7 @@
 """Flags, then LUMESH_* variables, then defaults; wrong values end with one line."""
 
 import os
+from dataclasses import replace
 from pathlib import Path
 
 import pytest
@@ -175,11 +176,14 @@ def test_a_price_is_dollars_for_a_chip_and_an_hour_and_the_worker_knows_it(capsy
         assert "is not a price" in capsys.readouterr().err
 
 
-def test_weights_are_in_full_unless_they_are_chosen_and_the_worker_is_told(capsys: pytest.CaptureFixture[str]) -> None:
-    assert read_settings([], {}).weights == "full"
+def test_weights_are_each_models_own_unless_they_are_chosen_and_the_worker_is_told(
+    capsys: pytest.CaptureFixture[str],
+) -> None:
+    assert read_settings([], {}).weights is None
     settings = read_settings([], {"LUMESH_WEIGHTS": "int8"})
     assert settings.weights == read_settings(["--weights", "int8"], {}).weights == "int8"
-    assert read_settings(settings.worker_flags(), {}).weights == "int8"
+    for weights in ("int8", "full"):
+        assert read_settings(replace(settings, weights=weights).worker_flags(), {}).weights == weights
     with pytest.raises(SystemExit):
         read_settings(["--weights", "int4"], {})
     assert "'int4' is not known; use full, int8" in capsys.readouterr().err

@@ -116,6 +116,10 @@ def test_all_models_of_a_studio_have_their_weights_as_it_was_started(settings: S
     assert "mine" in {model.id for model in models}
     assert {model.weights for model in models} == {"int8"}
     assert {model.weights for model in read_catalog(settings).models} == {"full"}
+    (settings.data_dir / "models.toml").write_text('[[model]]\nid = "mine"\nweights = "int8"\n')
+    own = {model.weights: model.id for model in read_catalog(settings).models}
+    assert own.keys() == {"full", "int8"} and own["int8"] == "mine", "each has its own, unless the studio says one"
+    assert {model.weights for model in read_catalog(replace(settings, weights="full")).models} == {"full"}
 
 
 def test_a_model_that_is_loaded_in_full_does_not_serve_for_one_in_int8(settings: Settings) -> None:

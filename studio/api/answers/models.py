@@ -27,12 +27,16 @@ class Arrivals(Answer):
 
 
 class Fit(Answer):
-    """An estimate by the plan that ships for the model's default size: bytes of a chip, and what it has."""
+    """An estimate by the plan that ships for the model's default size: bytes of a chip, and what it has.
+
+    `weights` are the plan's: `full` also for a model in `int8` for which none ships, and which takes less.
+    """
 
     fits: bool = eg(True)
     topology: str = eg("v6e-8")
     needed_bytes: int = eg(9_212_000_000)
     chip_bytes: int = eg(33_550_000_000)
+    weights: str = eg("full")
     note: str = eg("Fits v6e-8.")
     note_said: Said | None = said()
 
@@ -40,7 +44,7 @@ class Fit(Answer):
 class ModelFile(Answer):
     """`origin` is `hub`, `file`, `folder` or `demo`; `url` is its page, or where it came from.
 
-    `partial_bytes` came of a stopped download.
+    `partial_bytes` came of a stopped download. `weights` says how they lie on the chips: `full` or `int8`.
     """
 
     id: str = eg("sdxl-base")
@@ -55,6 +59,7 @@ class ModelFile(Answer):
     disk_bytes: int = eg(6_938_000_000)
     partial_bytes: int = eg(0)
     is_own: bool = eg(False)
+    weights: str = eg("full")
     fit: Fit | None
     download: DownloadState | None
 

@@ -124,6 +124,8 @@ class Model(Answer):
     licence: str = eg("Apache-2.0")
     examples: list[Example]
     is_demo: bool = eg(True)
+    weights: str = eg("full")
+    """How the large matrices lie on the chips: `full` as they compute, or `int8` (`--weights`)."""
     has_references: bool = eg(False)
     is_resident: bool = eg(True)
     load_s: float | None = eg(1.9)
@@ -195,6 +197,7 @@ class System(Answer):
     versions: dict[str, str] = eg({"lumesh": "1.0", "jax": "0.11.0", "libtpu": "0.0.42"})
     kernels: str = eg("all 16 checks passed")
     kernels_said: Said | None = said()
+    weights: str = eg("full")
     data_dir: str = eg("/home/me/lumesh")
     worker_log: str = eg("/home/me/lumesh/logs/worker.log")
 

@@ -194,6 +194,7 @@ def _describe(keeper: Visit, model: Model, worker: WorkerRow) -> dict[str, Any]:
         "disk_bytes": hub_cache.measure_disk(model),
         "partial_bytes": hub_cache.measure_partial(model),
         "is_own": model_manager.is_own(model),
+        "weights": model.weights,
         "fit": describe_fit(settings, model, worker.devices, chips=worker.chips),
         "download": download.to_json() if download else None,
     }

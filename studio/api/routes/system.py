@@ -36,6 +36,7 @@ router = APIRouter(prefix="/system", tags=["system"])
 
 PACKAGES = ("jax", "jaxlib", "libtpu", "torch", "torchax", "diffusers", "transformers", "huggingface_hub", "gradio")
 MAX_LINES = 2000
+MIXED = "mixed"
 
 
 Operator = Annotated[Visit, only_operators(say("Only admins see the machine."))]
@@ -89,7 +90,8 @@ def get_system(operator: Operator) -> dict[str, Any]:
 
     `engine` is the worker; `machine` its devices with their memory in bytes, host memory, mesh and chips, measured
     every two seconds; `models` have their shapes as `warm`, `disk` or `cold`, and `unusable` says why what else is in
-    `models/` of the data directory is no model. `kernels` says what the doctor found of ours, "" where it did not look.
+    `models/` of the data directory is no model. `kernels` says what the doctor found of ours, "" where it did not look,
+    and `weights` how models' weights lie on the devices: `full`, `int8`, or `mixed` where that is not the same of all.
     """
     worker, catalog = workers.read_worker(operator.database), operator.studio.catalog
     return {
@@ -108,6 +110,7 @@ def get_system(operator: Operator) -> dict[str, Any]:
         "unusable": [add_codes(vars(one)) for one in catalog.unusable],
         "versions": read_versions(),
         **add_codes({"kernels": describe_kernels(operator.studio.settings, worker.devices)}),
+        "weights": _find_weights(catalog.models),
         "data_dir": str(operator.studio.settings.data_dir),
         "worker_log": str(operator.studio.settings.worker_log),
     }
@@ -267,6 +270,12 @@ def cancel_plan(operator: Operator) -> dict[str, Any]:
     operator.studio.planner.cancel()
     last = operator.studio.planner.last
     return {"plan": last.to_json() if last else None}
+
+
+def _find_weights(models: Sequence[Model]) -> str:
+    """Returns how the weights of these models lie on the devices, `mixed` if not all alike."""
+    kinds = {model.weights for model in models}
+    return kinds.pop() if len(kinds) == 1 else MIXED
 
 
 def describe_kernels(settings: Settings, devices: Sequence[Mapping[str, Any]]) -> Message:

@@ -61,6 +61,7 @@ def describe_models(catalog: Catalog, database: Database) -> list[dict[str, Any]
             "knows": model.knows,
             "licence": model.licence,
             "is_demo": model.is_demo,
+            "weights": model.weights,
             "has_references": model.has_references,
             "is_resident": any(one.holds(model.id) for one in able),
             "load_s": _read_load_s(able, model),

@@ -311,6 +311,7 @@ def test_a_folder_gets_other_settings_and_a_second_name(tmp_path: Path) -> None:
         ('id = "sdxl-base"\nshapes = ["1000x1000"]', "sides are multiples of 32"),
         ('id = "sdxl-base"\nshapes = ["1024x1024x17"]', "has 17 frames"),
         ('id = "sdxl-base"\nsteps = "many"', "steps: input should be a valid integer"),
+        ('id = "sdxl-base"\nweights = "int4"', "its weights are 'int4'; allowed: full, int8"),
         ('id = "sdxl-base"\nscheduler = "lms"', "lms is not one of its schedulers"),
         ('id = "sdxl-base"\nrepo = "a/b"', "its repo cannot be changed"),
         ('id = "Big Model"\nrepo = "a/b"', "cannot be an id"),

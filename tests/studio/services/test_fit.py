@@ -34,4 +34,5 @@ def test_what_fits_in_full_is_said_to_fit_in_int8_and_nothing_of_what_does_not(
     small, large = (replace(catalog.get(model), weights="int8") for model in ("sdxl-base", "flux2-dev"))
     told = describe_fit(settings, small, [V5E], chips=1)
     assert told is not None and told["fits"]
+    assert told["weights"] == "full", "counted so, which the page says"
     assert describe_fit(settings, large, [V5E], chips=1) is None

@@ -36,6 +36,15 @@ def test_weights_mesh_and_versions_are_named(
     assert made_with["weights"] == ("demo-sdxl@abc" if model == "demo-sdxl" else f"{catalog.get(model).repo}@abc")
 
 
+@pytest.mark.parametrize(("weights", "told"), [("full", None), ("int8", "int8")])
+def test_an_output_of_weights_in_int8_says_so(
+    database: Database, settings: Settings, catalog: Catalog, weights: str, told: str | None
+) -> None:
+    family = FakeFamily(replace(catalog.get("demo-sdxl"), weights=weights))
+    made_with = describe_making(LocalDesk(database, settings), replace(settings, fake=False), family)
+    assert made_with.get("precision") == told
+
+
 def test_no_output_tells_where_the_server_keeps_its_weights(
     database: Database, worker: Worker, submit: Callable[..., Job]
 ) -> None:

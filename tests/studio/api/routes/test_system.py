@@ -20,6 +20,7 @@ from studio.database import Database
 from studio.jobs import workers
 from studio.jobs.job import Job
 from studio.jobs.workers import LOCAL
+from studio.models import read_catalog
 from studio.services.plans import NICE, Planner, Question, suggest_topology
 from studio.settings import Settings
 from studio.worker import gauges
@@ -283,6 +284,28 @@ def test_the_mesh_reaches_the_planner_and_is_part_of_the_key(
         run = planner.ask(asked)
         wait_for("the end", lambda run=run: run.state != "running")
         assert ("dp=2,sp=4" in (run.plan or ())) is (asked is split)
+
+
+def test_weights_that_are_not_alike_of_all_models_are_called_mixed(settings: Settings, database: Database) -> None:
+    (settings.data_dir / "models.toml").write_text('[[model]]\nid = "flux2-dev"\nweights = "int8"\n')
+    catalog = read_catalog(settings)
+    with TestClient(create_api(settings, database, catalog)) as client:
+        assert client.get(SYSTEM).json()["weights"] == "mixed"
+        told = {model["id"]: model["weights"] for model in client.get("/api/v1/models").json()["models"]}
+    assert (told["flux2-dev"], told["sdxl-base"]) == ("int8", "full")
+
+
+@pytest.mark.parametrize("weights", ["full", "int8"])
+def test_it_is_told_everywhere_how_weights_lie_on_the_devices(
+    settings: Settings, database: Database, catalog: Catalog, weights: str
+) -> None:
+    settings = dataclasses.replace(settings, weights=weights)
+    with TestClient(create_api(settings, database, catalog.with_weights(weights))) as client:
+        assert client.get(SYSTEM).json()["weights"] == weights
+        for path in ("/api/v1/models", "/api/v1/models/files"):
+            assert {model["weights"] for model in client.get(path).json()["models"]} == {weights}
+        found = client.get(f"{SYSTEM}/plan", params={"model": "flux2-dev", "topology": "v5e-8"}).json()
+        assert (found["state"], found["weights"], found["plan"]["weights"]) == ("shipped", weights, weights)
 
 
 def test_models_whose_prompts_are_read_elsewhere_are_told(

@@ -5,7 +5,7 @@ import { arrowsChoose, el, find, keyed, setIcon, setText } from "../core/dom.js"
 import { schedulerName, sentence, shapeName } from "../core/format.js";
 import { recallJson, remember } from "../core/memory.js";
 import { changed, modelOf, shownOutput, state } from "../core/store.js";
-import { t } from "../core/text.js";
+import { t, together } from "../core/text.js";
 import { toast } from "../core/toasts.js";
 import { takeEarly } from "./early.js";
 import { drawExamples } from "./examples.js";
@@ -379,7 +379,7 @@ function drawModel(model) {
     key: (name) => name,
     create: (name) => el("option", { value: name }, schedulerName(name)),
   });
-  setText(find("lu-model-note"), model.description);
+  setText(find("lu-model-note"), together(model.description, model.weights === "int8" ? t("model.int8") : ""));
   find("lu-knows").hidden = !model.knows;
   setText(find("lu-knows").querySelector("p"), model.knows);
   for (const name of NUMBERS) {

@@ -73,7 +73,8 @@ function drawCard(card, model) {
   const facts = [
     { key: "licence", text: model.licence, url: model.url },
     { key: "disk", text: diskText(model) },
-    { key: "fit", text: fitText(model.fit), warns: model.fit && !model.fit.fits },
+    { key: "weights", text: model.weights === "full" ? "" : t(`weights.${model.weights}`) },
+    { key: "fit", text: fitText(model), warns: model.fit && !model.fit.fits },
     { key: "access", text: accessText(model), url: model.url, warns: access.get(model.id)?.is_granted === false },
     { key: "default", text: isDefault(model) ? t("models.isDefault") : "" },
   ].filter(({ text }) => text);
@@ -108,10 +109,11 @@ function diskText({ origin, disk_bytes, partial_bytes, download }) {
   return t("models.notHere");
 }
 
-function fitText(fit) {
+/** Where no plan ships for a model in int8, it is that of its weights in full. */
+function fitText({ fit, weights }) {
   if (!fit) return "";
   const size = t("models.ofChip", { needed: bytes(fit.needed_bytes), chip: bytes(fit.chip_bytes) });
-  return together(said(fit, "note"), size);
+  return together(said(fit, "note"), size, fit.weights === weights ? "" : t("models.lessInInt8"));
 }
 
 function accessText({ id, origin }) {

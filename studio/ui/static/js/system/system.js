@@ -100,6 +100,7 @@ async function drawSystem() {
     [t("system.mesh"), machine.mesh || "–"],
     [t("system.atOnce"), String(engine.outputs_at_once)],
     [t("plan.chips"), String(machine.chips)],
+    [t("system.weights"), t(`weights.${first.weights}`)],
     ...(first.kernels ? [[t("system.kernels"), said(first, "kernels")]] : []),
     [t("system.compiling"), machine.compiling ? t("system.count", { count: machine.compiling }) : t("system.nothing")],
   ]);

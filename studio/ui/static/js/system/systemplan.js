@@ -149,7 +149,7 @@ function drawBar(fraction) {
 }
 
 function drawResult({ state: how, plan }) {
-  const key = plan ? JSON.stringify([how, plan.model, plan.shape, plan.topology, plan.mode, plan.mesh]) : how;
+  const key = plan ? JSON.stringify([how, plan.model, plan.shape, plan.topology, plan.mode, plan.mesh, plan.weights]) : how;
   if (key === shown) return;
   shown = key;
   const texts = { unknown: t("plan.unknown"), cancelled: t("plan.cancelled") };
@@ -170,6 +170,7 @@ function tableOf(plan) {
   const resident = bytes(plan.placement.resident_bytes);
   const facts = [
     t("plan.mesh", { mesh: plan.mesh }),
+    plan.weights === "int8" && t("plan.int8"),
     isMany && t("plan.atOnce", { count: plan.batch_size }),
     plan.hbm_limit_bytes
       ? t("plan.usedOf", { used: resident, limit: bytes(plan.hbm_limit_bytes) })
