@@ -137,6 +137,7 @@ def _print_info(model: Model) -> None:
         "nothing that was planned" if fits else ""
     )
     told["does not fit"] = ", ".join(name for name, does in fits.items() if not does)
+    told["fits in int8"] = ", ".join(name for name, does in told.pop("fits_in_int8").items() if does)
     _print_rows(told)
 
 

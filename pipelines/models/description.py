@@ -14,7 +14,7 @@ from pipelines.families import find_traits
 from pipelines.files.sizes import count_bytes
 from pipelines.messages import Message, say
 from pipelines.models.catalog import find_folder
-from pipelines.models.model import Model
+from pipelines.models.model import FULL, INT8, Model
 from pipelines.models.own_models import INDEX, WEIGHTED
 from pipelines.models.single_files import name_dtype, recognise_file
 from pipelines.models.weight_files import find_weight_files, read_header
@@ -31,7 +31,8 @@ class Description:
 
     `origin` is its file, folder or repository, `source` where a file was downloaded from;
     `lacking` maps components that are not there to what happens instead.
-    `fits` maps each topology for which a plan of its default size came with Lumesh to whether it fits.
+    `fits` maps each topology for which a plan of its default size came with Lumesh to whether it fits in full, and
+    `fits_in_int8` in int8 (runtime/weights/int8.py).
     """
 
     id: str
@@ -45,6 +46,7 @@ class Description:
     lacking: dict[str, Message]
     licence: str
     fits: dict[str, bool]
+    fits_in_int8: dict[str, bool]
     description: str
     source: str = ""
 
@@ -76,22 +78,23 @@ def describe_model(model: Model) -> Description:
         size_bytes=count_bytes({*files, *model.own_files}) or None,
         lacking=lacking,
         licence=model.licence,
-        fits=find_fitting(model),
+        fits=find_fitting(model, FULL),
+        fits_in_int8=find_fitting(model, INT8),
         description=model.description,
         source=model.source,
     )
 
 
-def find_fitting(model: Model) -> dict[str, bool]:
-    """Maps each topology for which a plan of the model's default size came with Lumesh to whether it fits.
+def find_fitting(model: Model, weights: str) -> dict[str, bool]:
+    """Maps each topology for which a plan of the model's default size, its `weights` so, came with Lumesh to the answer.
 
     A single file has the plans of its base; for a folder of one's own none came.
     """
     shape = str(model.default_shape)
     return {
         topology: fits
-        for (model_id, size, topology), fits in _read_plans().items()
-        if (model_id, size) == (model.program_id, shape) and not topology.startswith("cpu")
+        for (model_id, size, topology, kind), fits in _read_plans().items()
+        if (model_id, size, kind) == (model.program_id, shape, weights) and not topology.startswith("cpu")
     }
 
 
@@ -129,10 +132,11 @@ def _find_dtype(files: list[Path]) -> str:
 
 
 @functools.cache
-def _read_plans() -> dict[tuple[str, str, str], bool]:
-    plans: dict[tuple[str, str, str], bool] = {}
+def _read_plans() -> dict[tuple[str, ...], bool]:
+    plans: dict[tuple[str, ...], bool] = {}
     for line in PLANS.read_text("utf-8").splitlines() if PLANS.exists() else ():
         plan: dict[str, Any] = json.loads(line)
-        if plan["mode"] == "latency" and not {"step_cache", "weights"} & plan.keys():
-            plans[plan["model"], plan["shape"], plan["topology"]] = plan["placement"]["kind"] != "does_not_fit"
+        if plan["mode"] == "latency" and "step_cache" not in plan:
+            asked = (plan["model"], plan["shape"], plan["topology"], plan.get("weights", FULL))
+            plans[asked] = plan["placement"]["kind"] != "does_not_fit"
     return plans

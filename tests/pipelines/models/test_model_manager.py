@@ -8,7 +8,7 @@ from pathlib import Path
 import pytest
 
 from pipelines.errors import ModelError
-from pipelines.models.catalog import PRESETS_DIR, read_data_dir
+from pipelines.models.catalog import PRESETS_DIR, load_catalog, read_data_dir
 from pipelines.models.description import describe_model
 from pipelines.models.fingerprints import CONFIGS_DIR
 from pipelines.models.model_manager import add_file, add_folder, remove_model
@@ -39,6 +39,8 @@ def test_a_file_is_added_described_and_removed(tmp_path: Path, pony: Path) -> No
     )  # fmt: skip
     assert {name: str(what) for name, what in described.lacking.items()} == {"vae": "from sdxl-base"}
     assert described.fits["v6e-8"] is True
+    dev = describe_model(load_catalog().get("flux2-dev"))
+    assert (dev.fits["v5e-1"], dev.fits_in_int8["v5e-8"]) == (False, True)
     assert remove_model(home, "pony") == [str(home / "models" / "pony.safetensors")]
     assert list_data(home) == set()
     assert pony.exists()
