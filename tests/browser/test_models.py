@@ -39,6 +39,7 @@ licence = "OpenRAIL++-M"
 repo = "{REPO}"
 revision = "{COMMIT}"
 variant = "fp16"
+weights = "int8"
 """
 
 
@@ -72,6 +73,18 @@ def open_models(page: Any) -> Any:
     page.get_by_role("link", name="System").click()
     page.get_by_role("tab", name="Models").click()
     return page.locator('[data-model="own-sdxl"]')
+
+
+def test_a_model_in_int8_says_so_in_system_and_where_it_is_chosen(open_page: OpenPage, keep: Keep) -> None:
+    page = open_page()
+    expect(open_models(page)).to_contain_text("large matrices in int8")
+    expect(page.locator('[data-model="demo-sdxl"]')).not_to_contain_text("int8")
+    page.get_by_role("tab", name="Devices").click()
+    expect(page.locator("#lu-sys-machine")).to_contain_text("large matrices of some models in int8")
+    keep(page, "devices-int8")
+    page.get_by_role("link", name="Create").click()
+    page.locator("#lu-model").select_option("own-sdxl")
+    expect(page.locator("#lu-model-note")).to_contain_text("Its large matrices are in int8 here")
 
 
 def test_a_gated_model_is_downloaded_with_a_token_paused_resumed_and_deleted(
