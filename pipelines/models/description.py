@@ -86,7 +86,7 @@ def describe_model(model: Model) -> Description:
 
 
 def find_fitting(model: Model, weights: str) -> dict[str, bool]:
-    """Maps each topology for which a plan of the model's default size, its `weights` so, came with Lumesh to the answer.
+    """Maps each topology for which a plan of the model's default size and these `weights` came to whether it fits.
 
     A single file has the plans of its base; for a folder of one's own none came.
     """
