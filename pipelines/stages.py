@@ -32,8 +32,9 @@ PHASES = (
     "saving",
 )
 
-TRAINING_PHASES = ("preparing", "training", "sampling")
-"""The phases that only a training has: rows are made, weights are updated, pictures show what was learnt."""
+TRAINING_PHASES = ("prior", "preparing", "training", "sampling")
+"""The phases that only a training has: pictures are made so as not to forget, rows, then weights are updated, and
+pictures show what was learnt."""
 
 STEP_PHASES = ("denoising", "training")
 """The phases that count the steps of a job."""

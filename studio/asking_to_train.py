@@ -15,13 +15,13 @@ from pipelines.messages import Message, say
 from pipelines.models.model import Model
 from pipelines.recipes.recipe import Recipe
 from pipelines.recipes.resolving import resolve
+from pipelines.training.data.prompts import AUTO
 from studio.jobs import trainings
-from studio.jobs.costs.cost import HOUR_S
-from studio.jobs.costs.estimates import History, estimate_job_s, read_history
+from studio.jobs.costs import lessons
+from studio.jobs.costs.estimates import History, read_history
 from studio.jobs.job import TRAIN, Job
 from studio.jobs.queue import Wanted
 from studio.jobs.training import STRENGTHS, AskedTraining, Numbers, count_rounds, find_numbers
-from studio.jobs.trainings import PROGRAMS
 from studio.jobs.workers import WorkerRow, read_worker
 from studio.library.loras import LoraError, clean_name
 from studio.visit import Visit
@@ -31,23 +31,27 @@ SEEDS = 2**31  # the engine's, whose samples have the same seed
 
 @dataclass(frozen=True, kw_only=True)
 class Prepared:
-    """A training that can be queued; `recipes` are those of its samples, `name` is that of its LoRA."""
+    """A training that can be queued; `name` is that of its LoRA.
+
+    `recipes` are those of its samples, `prior` those of the pictures that the model makes first.
+    """
 
     asked: AskedTraining
     model: Model
     name: str
     recipes: tuple[Recipe, ...]
+    prior: tuple[Recipe, ...]
 
 
 def submit(visit: Visit, asked: AskedTraining) -> Job:
     """Queues a training; raises NotAllowedError, RecipeError, RateError, PromptRefusedError, QueueQuotaError."""
     visit.require_trainer()
     prepared = prepare(visit, asked)
-    visit.studio.door.admit(visit.person, prepared.recipes)
+    visit.studio.door.admit(visit.person, (*prepared.recipes, *prepared.prior))
     model, name = prepared.model, prepared.name
     wanted = Wanted(
         recipe=prepared.recipes[0],
-        programs=PROGRAMS,
+        programs=lessons.name_programs(has_twins=asked.has_twins),
         kind=TRAIN,
         steps=asked.choose_numbers(model).steps * count_rounds(model),
         title=name,
@@ -72,9 +76,10 @@ def prepare(visit: Visit, asked: AskedTraining) -> Prepared:
         if not asked.caption_of(picture):
             problems[f"pictures.{place}.caption"] = say("write what is to be seen, or give a trigger word")
     recipes = _make_recipes(visit, asked, model, problems) if model else ()
+    prior = _make_prior(visit, asked, model, problems) if model else ()
     if problems or model is None:
         raise RecipeError(tell_first(problems))
-    return Prepared(asked=asked, model=model, name=name, recipes=recipes)
+    return Prepared(asked=asked, model=model, name=name, recipes=recipes, prior=prior)
 
 
 def find_obstacle(model: Model) -> Message | None:
@@ -103,6 +108,10 @@ def describe_choices(visit: Visit) -> dict[str, Any]:
                     strength: _describe_strength(find_numbers(model, strength), model, worker, history)
                     for strength in STRENGTHS
                 },
+                "prior": {
+                    "prompts": len(model.examples),
+                    "picture": lessons.describe_cost(lessons.estimate_picture_s(history, model), worker),
+                },
             }
             for model in able
         ],
@@ -110,16 +119,13 @@ def describe_choices(visit: Visit) -> dict[str, Any]:
 
 
 def _describe_strength(numbers: Numbers, model: Model, worker: WorkerRow, history: History) -> dict[str, Any]:
-    recipe = Recipe(model=model.id, prompt="")
-    steps = numbers.steps * count_rounds(model)
-    seconds = estimate_job_s(history, recipe, programs=PROGRAMS, shape_state="warm", is_resident=True, steps=steps)
-    price = worker.chip_price
-    return {
-        **vars(numbers),
-        "seconds": seconds,
-        "step_s": history.step_s(recipe, PROGRAMS),
-        "cost_usd": None if seconds is None or price is None else seconds * worker.chips * price / HOUR_S,
-    }
+    def describe(programs: str) -> dict[str, Any]:
+        steps = numbers.steps * count_rounds(model)
+        seconds = lessons.estimate_training_s(history, model.id, steps=steps, programs=programs)
+        step_s = history.step_s(Recipe(model=model.id, prompt=""), programs)
+        return {**lessons.describe_cost(seconds, worker), "step_s": step_s}
+
+    return {**vars(numbers), **describe(lessons.TWINS), "alone": describe(lessons.ALONE)}
 
 
 def _find_model(visit: Visit, asked: AskedTraining, problems: dict[str, Message]) -> Model | None:
@@ -158,6 +164,20 @@ def _make_recipes(visit: Visit, asked: AskedTraining, model: Model, problems: di
             recipes.append(resolve(Recipe(model=model.id, prompt=prompt, seed=seed), visit.studio.catalog))
         except RecipeError as error:
             problems[f"sample_prompts.{place}"] = error.fields.get("prompt", error.detail)
+    return tuple(recipes)
+
+
+def _make_prior(visit: Visit, asked: AskedTraining, model: Model, problems: dict[str, Message]) -> tuple[Recipe, ...]:
+    """Returns the recipes of the pictures that the model makes first."""
+    if asked.prior_prompts and not asked.list_prior_prompts(model):
+        problems["prior_prompts"] = say("{model} has no example prompts; write some, one a line", model=model.title)
+    recipes: list[Recipe] = []
+    for place, prompt in enumerate(asked.prior_prompts):
+        for one in asked.list_prior_prompts(model) if prompt == AUTO else [prompt]:
+            try:
+                recipes.append(resolve(Recipe(model=model.id, prompt=one), visit.studio.catalog))
+            except RecipeError as error:
+                problems[f"prior_prompts.{place}"] = error.fields.get("prompt", error.detail)
     return tuple(recipes)
 
 

@@ -15,12 +15,10 @@ from typing import Any
 import jax
 import torch
 
-from pipelines import registry
 from pipelines.errors import ModelError, RecipeError
 from pipelines.families.trainable import Learner
 from pipelines.messages import Message, join, say, say_count
 from pipelines.models.catalog import Model, Shape
-from pipelines.models.fingerprints import find_configs
 from pipelines.models.model import FULL
 from pipelines.runtime.devices.mesh import build_mesh
 from pipelines.runtime.weights.components import read_json
@@ -117,7 +115,7 @@ def name_bucket(bucket: Bucket) -> str:
 def check_training(settings: TrainingSettings, model: Model, learner: Learner, *, name: str | None) -> Checked:
     """Reads the data and decides what will be done; raises RecipeError with everything that is wrong."""
     check_report(settings.report_to)
-    _check_start(settings, model, learner)
+    _check_start(model)
     devices = build_mesh(settings.mesh or f"dp={jax.device_count()}").shape["dp"]
     found = read_examples(
         settings.data,
@@ -167,34 +165,14 @@ def check_training(settings: TrainingSettings, model: Model, learner: Learner, *
     )
 
 
-def _check_start(settings: TrainingSettings, model: Model, learner: Learner) -> None:
-    """Raises ModelError for rounded weights, and for a whole model of which the result's folder would not hold all.
-
-    That folder is the base's with another denoiser: a file's own VAE and text encoders would not be in it.
-    """
+def _check_start(model: Model) -> None:
+    """Raises ModelError for rounded weights."""
     if model.weights != FULL:
         raise ModelError(
             say("{model} has its weights in {weights} here, and nothing can be learnt from rounded ones.",
                 model=model.title, weights=model.weights),
             advice=say("Train without --weights {weights}, on chips with room for them in full; "
                        "what is learnt there can be used with it.", weights=model.weights),
-        )  # fmt: skip
-    if settings.lora or not model.own_files:
-        return
-    architecture: Any = registry.find_architecture(model)
-    folder = find_configs(model)
-    config = read_json(folder / "scheduler" / "scheduler_config.json")
-    learning = {one.component for one in learner.list_denoisers(folder, config)}
-    further = sorted(architecture.read_files(model).keys() - learning)
-    if further or model.scheduler_changes:
-        parts = ", ".join(
-            one.replace("_", " ") for one in (*further, *(["scheduler"] if model.scheduler_changes else []))
-        )
-        raise ModelError(
-            say("{model} has its own {parts} in one file, and a training of all its weights would leave them behind.",
-                model=model.title, parts=parts),
-            advice=say("Train a LoRA, or save it as a folder first: from_single_file(...).save_pretrained(...) of "
-                       "diffusers."),
         )  # fmt: skip
 
 

@@ -22,6 +22,7 @@ from pipelines.models.catalog import Catalog, Model
 from pipelines.pictures.reading import open_picture
 from pipelines.recipes.recipe import Lora, Recipe
 from pipelines.recipes.resolving import resolve
+from pipelines.training.data.prompts import list_prior_prompts
 from pipelines.training.settings import TrainingSettings
 from pipelines.training.stop import Stop
 
@@ -42,6 +43,9 @@ def train(
     step_s: float = STEP_S,
 ) -> tuple[Path, ...]:
     """Pretends to train; returns the LoRA's file, none when it was stopped before its end."""
+    _pretend_prior(settings, model, output / "prior", stop=stop, on_event=on_event, step_s=step_s)
+    if stop.is_asked:
+        return ()
     colours = [_read_colour(file) for file in _list_pictures(settings, on_event)]
     rounds = 1 if model.guidance_scale_2 is None else 2  # experts learn one after the other
     for number in range(rounds):
@@ -53,6 +57,30 @@ def train(
     file = output / f"{name}.safetensors"
     write_whole(file, _encode_lora(model, name))
     return (file,)
+
+
+def _pretend_prior(
+    settings: TrainingSettings,
+    model: Model,
+    folder: Path,
+    *,
+    stop: Stop,
+    on_event: Callable[[dict[str, Any]], None],
+    step_s: float,
+) -> None:
+    """Pretends that the model makes pictures of its own, as many as there are to learn, unless they are there."""
+    prompts = list_prior_prompts(settings, model)
+    pictures = sum(len([*Path(data).glob("*.png")]) for data in settings.data)
+    files = [folder / f"{number:04d}.txt" for number in range(max(pictures, len(prompts)) if prompts else 0)]
+    missing = [number for number, file in enumerate(files) if not file.exists()]
+    for done, number in enumerate(missing):
+        on_event({"event": "prior", "done": done, "total": len(missing)})
+        if stop.is_asked:
+            return
+        time.sleep(step_s)
+        write_whole(files[number], prompts[number % len(prompts)].encode())
+    if missing:
+        on_event({"event": "prior", "done": len(missing), "total": len(missing)})
 
 
 def _pretend_round(

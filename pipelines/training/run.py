@@ -7,6 +7,7 @@ got wrong is found by `check` before a weight is read.
 import functools
 import secrets
 import time
+from collections.abc import Sequence
 from dataclasses import dataclass, replace
 from pathlib import Path
 from typing import Any
@@ -14,6 +15,7 @@ from typing import Any
 import jax
 
 from pipelines import registry
+from pipelines.families.trainable import Denoiser
 from pipelines.models.catalog import Shape
 from pipelines.runtime.devices import hosts
 from pipelines.runtime.devices.mesh import build_mesh, build_own_mesh
@@ -31,6 +33,7 @@ from pipelines.training.engine.denoiser import Origin, choose_denoisers
 from pipelines.training.engine.learning import Learning
 from pipelines.training.engine.loop import OnEvent, Stop
 from pipelines.training.place import Place
+from pipelines.training.results.own_parts import list_own_parts, write_own_parts
 from pipelines.training.settings import TrainingSettings
 
 
@@ -87,6 +90,7 @@ def train(
         return Result(files=(), steps=0, loss=None, seconds=time.monotonic() - started, compiles=0)
     rows, held = _prepare_rows(settings, checked, place, origin, on_event)
     chosen = choose_denoisers(learner.list_denoisers(folder, scheduler_config), settings)
+    written = _write_own_parts(origin, place, chosen) if settings.full else ()
     files: list[Path] = []
     steps, loss = 0, None
     for number, denoiser in enumerate(chosen):
@@ -99,7 +103,7 @@ def train(
             origin=origin,
             scheduler_config=scheduler_config,
             denoiser=denoiser,
-            earlier=tuple(one.component for one in chosen[:number]),
+            written=(*written, *(one.component for one in chosen[:number])),
             rows=rows,
             held=held,
             stop=stop,
@@ -178,6 +182,15 @@ def _prepare_rows(
         held.prepare(held.schedule.steps_per_epoch, *readers, count)
     hosts.wait("the rows are ready")
     return rows, held
+
+
+def _write_own_parts(origin: Origin, place: Place, chosen: Sequence[Denoiser]) -> tuple[str, ...]:
+    """Writes what the model has in files of its own into the result's folder; returns the names of its components."""
+    learning = {one.component for one in chosen}
+    if hosts.is_leader():
+        write_own_parts(origin, place.output, learning)
+    hosts.wait("what the model has in files of its own is written")
+    return list_own_parts(origin, learning)
 
 
 def _compare_hosts(settings: TrainingSettings, checked: Checked, place: Place, revision: str) -> None:

@@ -7,21 +7,24 @@ Not here: checking against the catalogue and the owner's pictures (asking_to_tra
 
 from collections.abc import Mapping
 from dataclasses import dataclass
-from typing import Literal
+from typing import Annotated, Literal
 
-from pydantic import BaseModel, ConfigDict, Field
+from pydantic import BaseModel, ConfigDict, Field, StringConstraints
 
 from pipelines.errors import LumeshError
 from pipelines.messages import say
 from pipelines.models.model import Model
+from pipelines.training.data.prompts import AUTO
 
 MAX_PICTURES = 500
 MAX_CAPTION_CHARS = 2000
 MAX_SAMPLES = 4
 SAMPLES_OF_A_PROMPT = 8
+MAX_PRIOR_PROMPTS = 500
 
 Strength = Literal["gentle", "usual", "strong"]
 STRENGTHS: tuple[Strength, ...] = ("gentle", "usual", "strong")
+PriorPrompt = Annotated[str, StringConstraints(strip_whitespace=True, min_length=1, max_length=MAX_CAPTION_CHARS)]
 
 
 class CannotTrainError(LumeshError):
@@ -79,6 +82,12 @@ class AskedTraining(BaseModel):
         default=True,
         description="with a trigger: prompts without it keep their pictures; doubles the work of a step",
     )
+    prior_prompts: tuple[PriorPrompt, ...] = Field(
+        default=(),
+        max_length=MAX_PRIOR_PROMPTS,
+        description="prompts of other things, of which the model makes pictures before it learns, so as to keep them; "
+        f"`{AUTO}` stands for the model's own examples",
+    )
     strength: Strength = "usual"
     steps: int | None = Field(default=None, ge=1, le=100_000)
     rank: int | None = Field(default=None, ge=1, le=256)
@@ -95,6 +104,21 @@ class AskedTraining(BaseModel):
             rank=self.rank or own.rank,
             learning_rate=self.learning_rate or own.learning_rate,
         )
+
+    @property
+    def has_twins(self) -> bool:
+        """Tells whether every picture is shown twice, with the trigger and without."""
+        return self.preserve and bool(self.trigger.strip())
+
+    def list_prior_prompts(self, model: Model) -> list[str]:
+        """Lists the prompts of the pictures that the model makes first."""
+        examples = [example.prompt for example in model.examples]
+        lists = (examples if prompt == AUTO else [prompt] for prompt in self.prior_prompts)
+        return list(dict.fromkeys(prompt for prompts in lists for prompt in prompts))
+
+    def count_prior_pictures(self, model: Model) -> int:
+        """Returns how many pictures the model makes first: as many as there are to learn, or prompts if more."""
+        return max(len(self.pictures), len(self.list_prior_prompts(model))) if self.prior_prompts else 0
 
     def caption_of(self, picture: TrainingPicture) -> str:
         """Returns what is learnt for a picture; the trigger alone where it has no caption."""

@@ -21,10 +21,6 @@ from studio.jobs.queue import JobStateError, Wanted
 from studio.jobs.states import JobState
 from studio.jobs.training import AskedTraining
 
-PROGRAMS = "train"
-"""The name of a training's programs in the history: their time depends on the model far more than on the rank."""
-
-
 Read = Callable[[str, Sequence[Any]], Iterable[sqlite3.Row]]
 
 

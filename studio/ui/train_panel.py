@@ -62,6 +62,22 @@ _SETTINGS = f"""
     </div>
     <p class="lu-model-note lu-num" id="lu-train-numbers"></p>
   </div>
+  <div class="lu-field" data-field="keep">
+    <p class="lu-label" id="lu-train-keep-label" data-text="train.keep"></p>
+    <div class="lu-segments" id="lu-train-keep" role="radiogroup" aria-labelledby="lu-train-keep-label"
+      aria-describedby="lu-train-keep-note">
+      <button type="button" role="radio" data-key="off" data-text="train.keepOff"></button>
+      <button type="button" role="radio" data-key="scenes" data-text="train.keepScenes"></button>
+      <button type="button" role="radio" data-key="prior" data-text="train.keepPrior"></button>
+    </div>
+    <p class="lu-model-note lu-num" id="lu-train-keep-note"></p>
+  </div>
+  <div class="lu-field" id="lu-train-prior-row" data-field="prior_prompts" hidden>
+    <label class="lu-label" for="lu-train-prior" data-text="train.prior"></label>
+    <textarea class="lu-input lu-area" id="lu-train-prior" rows="3" autocomplete="off"
+      data-text-placeholder="train.priorHint"></textarea>
+    <p class="lu-message" role="alert" data-message="prior_prompts"></p>
+  </div>
   {_line("sample", "train.sample", longest=2000, hint="train.sampleHint")}
   <p class="lu-train-cost lu-num" id="lu-train-cost" role="status"></p>
   <p class="lu-message" role="alert" data-message="training"></p>

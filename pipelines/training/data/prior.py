@@ -49,6 +49,7 @@ class PriorMaker:
         missing = hosts.agree("prior pictures to make", missing)
         if not missing:
             return
+        on_event({"event": "prior", "done": 0, "total": len(missing)})
         catalog = Catalog(models=(self._model,))
         family = load_beside(self._model, cache_dir=self._cache_dir, on_progress=self._on_progress)
         try:

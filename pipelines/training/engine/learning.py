@@ -48,7 +48,10 @@ VALIDATED = 20
 
 @dataclass(frozen=True, kw_only=True)
 class Learning:
-    """The training of one denoiser; `earlier` are components that learnt before it, whose results are written."""
+    """The training of one denoiser; `written` are components that lie in the output folder already.
+
+    These are what learnt before it, and what the model has in files of its own.
+    """
 
     settings: TrainingSettings
     checked: Checked
@@ -56,7 +59,7 @@ class Learning:
     origin: Origin
     scheduler_config: Mapping[str, Any]
     denoiser: Denoiser
-    earlier: tuple[str, ...]
+    written: tuple[str, ...]
     rows: RowSource
     held: RowSource | None
     stop: Stop
@@ -154,7 +157,7 @@ class Learning:
         export.write_model(
             folder, values, base=self.origin.folder, component=self.denoiser.component,
             precision=self.checked.precision, card=self.checked.card, is_linked=is_linked,
-            trained={name: self.place.output / name for name in self.earlier},
+            written={name: self.place.output / name for name in self.written},
         )  # fmt: skip
 
     @contextmanager

@@ -88,19 +88,19 @@ def write_model(
     component: str,
     precision: torch.dtype,
     card: str,
-    trained: Mapping[str, Path],
+    written: Mapping[str, Path],
     is_linked: bool = False,
 ) -> None:
     """Writes the base's folder with the denoiser `component` replaced by these weights. Raises NotFiniteError.
 
-    `trained` says where denoisers lie that learnt before this one. If `is_linked`, other components are links.
+    `written` says where components lie that are not the base's. If `is_linked`, other components are links.
     """
     _check_finite(values)
     folder.mkdir(parents=True, exist_ok=True)
     for entry in sorted(base.iterdir()):
         target = folder / entry.name
         if entry.is_dir() and entry.name != component and not entry.name.startswith("."):
-            _take(trained.get(entry.name, entry), target, is_linked=is_linked)
+            _take(written.get(entry.name, entry), target, is_linked=is_linked)
         elif entry.is_file() and entry.suffix == ".json":
             shutil.copyfile(entry, target)
     denoiser = folder / component

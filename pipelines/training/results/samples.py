@@ -56,7 +56,18 @@ class Sampler:
 
     def make_of_model(self, model: Path, folder: Path, name: str) -> list[Path]:
         """Makes all prompts' pictures with the model in a folder, which is loaded anew each time."""
-        own = replace(self._model, path=model, repo="", revision="", variant="")
+        own = replace(
+            self._model,
+            path=model,
+            repo="",
+            revision="",
+            variant="",
+            base=None,
+            file=None,
+            file_2=None,
+            vae=None,
+            scheduler_changes={},
+        )
         family = load_beside(own, cache_dir=self._cache_dir, on_progress=self._on_progress)
         try:
             return self._draw(family, Catalog(models=(own,)), folder, name)

@@ -14,12 +14,30 @@ class TrainingNumbers(Answer):
     learning_rate: float = eg(0.002)
 
 
-class TrainingStrength(TrainingNumbers):
-    """A strength's numbers, and what it will take; null: no training of this model was measured here yet."""
+class Taking(Answer):
+    """What something will take; null: not measured here yet, or without a price."""
 
     seconds: float | None = eg(310.0)
-    step_s: float | None = eg(0.35)
     cost_usd: float | None = eg(0.12)
+
+
+class TrainingTaking(Taking):
+    """What a training will take; null: no such training of this model was measured here yet."""
+
+    step_s: float | None = eg(0.35)
+
+
+class TrainingStrength(TrainingNumbers, TrainingTaking):
+    """A strength's numbers, and what it will take; `alone` without twins: no trigger word, or not `preserve`."""
+
+    alone: TrainingTaking
+
+
+class TrainingPrior(Answer):
+    """Pictures that a model makes before it learns: how many examples of its own it has, and what a picture takes."""
+
+    prompts: int = eg(4)
+    picture: Taking
 
 
 class LearningModel(Answer):
@@ -28,6 +46,7 @@ class LearningModel(Answer):
     id: str = eg("demo-sdxl")
     title: str = eg("Postcards")
     strengths: dict[Strength, TrainingStrength]
+    prior: TrainingPrior
 
 
 class TrainingChoices(Answer):

@@ -12,6 +12,7 @@ EXAMPLES = (
             "name": "zorb",
             "trigger": "zorb",
             "pictures": [{"id": UPLOAD, "caption": "A zorb in a meadow"}],
+            "prior_prompts": ["auto", "A cactus in the desert at noon"],
             "strength": "usual",
             "sample_prompts": ["A zorb by the sea"],
         },

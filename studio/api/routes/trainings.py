@@ -31,8 +31,10 @@ def create_training(asked: AskedTraining, visit: Visitor) -> dict[str, str]:
     """Queues a training that ends in a LoRA, which everybody here may then use; 422 names every field at fault.
 
     `pictures` are your own uploads and outputs, by id; each needs a caption, or the training a `trigger` word.
-    `strength` is `gentle`, `usual` or `strong`; `steps`, `rank` and `learning_rate` override its numbers. 403 for
-    somebody who may not train (`--who-may-train`), 429 when your quota of waiting jobs is used up.
+    `prior_prompts` are prompts of other things, of which the model makes pictures first, so as to keep them; `auto`
+    stands for its own examples. `strength` is `gentle`, `usual` or `strong`; `steps`, `rank` and `learning_rate`
+    override its numbers. 403 for somebody who may not train (`--who-may-train`), 429 when your quota of waiting jobs is
+    used up.
     """
     return {"id": asking_to_train.submit(visit, asked).id}
 
@@ -54,7 +56,8 @@ def list_trainings(
 def list_choices(visit: Visitor) -> dict[str, Any]:
     """Lists the models that can learn, with the numbers behind each strength, and what each will take.
 
-    `seconds`, `step_s` and `cost_usd` are from trainings on this machine (null: never measured, or without a price).
+    `seconds`, `step_s` and `cost_usd` are from trainings on this machine (null: never measured, or without a price);
+    `alone` without twins (`preserve`), `prior.picture` for each picture made first.
     """
     return asking_to_train.describe_choices(visit)
 

@@ -25,10 +25,11 @@ from pipelines.recipes.recipe import Lora, Recipe
 from pipelines.stages import Progress
 from pipelines.training.settings import TrainingSettings
 from pipelines.training.stop import Stop
-from studio.jobs.costs.estimates import Measured, estimate_job_s
+from studio.jobs.costs import lessons
+from studio.jobs.costs.estimates import History, Measured
 from studio.jobs.job import Job
 from studio.jobs.training import choose_sample_every
-from studio.jobs.trainings import PROGRAMS, Training
+from studio.jobs.trainings import Training
 from studio.library import files, training_files
 from studio.worker.bench import Bench
 from studio.worker.desk import Made
@@ -94,7 +95,8 @@ def make_settings(job: Job, training: Training, model: Model, folder: Path) -> T
         steps=numbers.steps,
         learning_rate=numbers.learning_rate,
         trigger=asked.trigger.strip() or None,
-        preserve=1.0 if asked.preserve and asked.trigger.strip() else 0.0,
+        preserve=1.0 if asked.has_twins else 0.0,
+        prior_prompt=tuple(asked.list_prior_prompts(model)),
         convolutions=model.is_demo,  # a small model's attention alone has not enough weights for a new subject
         sample=asked.sample_prompts or (job.recipe.prompt,),
         sample_every=choose_sample_every(numbers.steps),
@@ -151,6 +153,14 @@ def _read_made(file: Path, refs: dict[str, str], *, step: int) -> tuple[np.ndarr
     return training_files.read_pixels(file, recipe), recipe.model_copy(update={"loras": named})
 
 
+def _estimate_s(history: History, job: Job, training: Training, model: Model) -> float | None:
+    """Estimates what the whole training takes, with the pictures that the model makes first."""
+    learning_s = lessons.estimate_training_s(history, model.id, steps=job.steps, programs=job.programs)
+    count = training.asked.count_prior_pictures(model)
+    picture_s = lessons.estimate_picture_s(history, model) if count else 0.0
+    return None if learning_s is None or picture_s is None else learning_s + count * picture_s
+
+
 class _Watch:
     """Hears the engine's events: progress, curve and samples go to the desk, wishes to end come back from it.
 
@@ -177,11 +187,12 @@ class _Watch:
         self._every = max(1, -(-job.steps // CURVE_POINTS))
         self._samples: Counter[int] = Counter()
         self._is_resumed = False
+        self._prior: Progress | None = None  # while the model makes pictures of its own
+        self._prior_began_s = 0.0
+        self._prior_s = 0.0  # that these took
         history = bench.desk.read_history()
-        self._known_step_s = history.step_s(job.recipe, PROGRAMS)
-        self._estimate_s = estimate_job_s(
-            history, job.recipe, programs=PROGRAMS, shape_state="warm", is_resident=True, steps=job.steps
-        )
+        self._known_step_s = history.step_s(job.recipe, job.programs)
+        self._estimate_s = _estimate_s(history, job, training, model)
 
     @property
     def took_s(self) -> float:
@@ -189,6 +200,9 @@ class _Watch:
 
     def on_progress(self, progress: Progress) -> None:
         """Reports what the engine loads, compiles and draws."""
+        if progress.phase in SAMPLING and self._prior:
+            self._report(self._prior)
+            return
         phase = "sampling" if progress.phase in SAMPLING and self._first else progress.phase
         self._report(Progress(phase=phase, done=progress.done, total=progress.total, detail=progress.detail))
 
@@ -210,6 +224,8 @@ class _Watch:
                     desk.go_back(self._job, self._count(event))
             case "preparing":
                 self._report(Progress(phase="preparing", done=int(event["done"]), total=int(event["total"])))
+            case "prior":
+                self._hear_prior(Progress(phase="prior", done=int(event["done"]), total=int(event["total"])))
             case "compiling":
                 self._report(Progress(phase="compiling", detail=str(event["shape"])))
             case _:
@@ -221,16 +237,25 @@ class _Watch:
             return None
         return Measured(
             model=self._job.recipe.model,
-            shape=PROGRAMS,
+            shape=self._job.programs,
             batch_size=1,
             step_s=self.step_s,
-            fixed_s=max(0.0, self.took_s - self._job.steps * self.step_s),
+            fixed_s=max(0.0, self.took_s - self._prior_s - self._job.steps * self.step_s),
             estimated_s=self._estimate_s,
             took_s=self.took_s,
         )
 
     def _count(self, event: dict[str, Any]) -> int:
         return self._before + int(event["step"])
+
+    def _hear_prior(self, progress: Progress) -> None:
+        if self._prior is None:
+            self._prior_began_s = time.perf_counter()
+        self._prior = progress
+        self._report(progress)
+        if progress.done == progress.total:
+            self._prior_s += time.perf_counter() - self._prior_began_s
+            self._prior = None
 
     def _hear_step(self, event: dict[str, Any]) -> None:
         done, now_s = self._count(event), time.perf_counter()

@@ -30,7 +30,7 @@ from pipelines.training.engine.loop import Stop
 from pipelines.training.place import Place
 from pipelines.training.run import Result, train
 from pipelines.training.settings import TrainingSettings, read_settings
-from tests.pipelines.single_files import write_ldm
+from tests.pipelines.single_files import Tensors, write_ldm
 from tests.pipelines.training.zorb import make
 from tests.places import ROOT
 
@@ -203,28 +203,41 @@ def test_a_sample_is_what_the_lora_of_its_step_makes(
 
 
 def test_all_weights_make_a_folder_that_diffusers_and_the_catalogue_read(
-    trainer: Trainer, draw_recipe: Callable[..., Recipe]
+    trainer: Trainer, data_dir: Path, tmp_path: Path, draw_recipe: Callable[..., Recipe]
 ) -> None:
-    asked = {"lora": False, "full": True, "rank": 16, "learning_rate": 1e-3, "ema": 0.5, "steps": 4}
-    result = trainer.run("all", **asked, sample=(SAMPLE,), sample_every=4)
+    """From a single file with a VAE of its own that predicts velocity: both are in the folder."""
+
+    def change(tensors: Tensors) -> Tensors:
+        own = {name: one * 0.9 if name.startswith("first_stage") else one for name, one in tensors.items()}
+        return own | {"v_pred": torch.zeros(0)}
+
+    (tmp_path / "models").mkdir()
+    (tmp_path / "models" / "tiny").symlink_to(data_dir / "models" / "tiny")
+    file = write_ldm(data_dir / "models" / "tiny", tmp_path / "models" / "one.safetensors", change=change)
+    entry = '[[model]]\nid = "mine"\nfile = "one.safetensors"\nconfigs = "tiny"\n'
+    (tmp_path / "models.toml").write_text(entry, "utf-8")
+    asked = {"lora": False, "full": True, "rank": 16, "learning_rate": 1e-3, "ema": 0.5, "steps": 4, "model": "mine"}
+    result = trainer.run("all", **asked, sample=(SAMPLE,), sample_every=4, catalog=read_data_dir(tmp_path))
 
     (folder,) = result.files
     pipeline = StableDiffusionXLPipeline.from_pretrained(folder, add_watermarker=False)
-    assert pipeline.unet.conv_in.weight.shape
-    models = folder.parent / "models"
-    models.mkdir()
-    shutil.copytree(folder, models / "all", ignore=shutil.ignore_patterns("state*", "*.jsonl", "settings.json"))
-    catalog = load_catalog(models)
-    assert "all" in [model.id for model in catalog.models]
+    stored = load_file(file)
+    assert torch.equal(pipeline.vae.decoder.conv_out.weight, stored["first_stage_model.decoder.conv_out.weight"])
+    assert pipeline.scheduler.config["prediction_type"] == "v_prediction"
+    learnt = pipeline.unet.conv_in.weight
+    assert not torch.equal(learnt, stored["model.diffusion_model.input_blocks.0.0.weight"].bfloat16().float())
+    shutil.copytree(
+        folder, tmp_path / "models" / "all", ignore=shutil.ignore_patterns("state*", "*.jsonl", "settings.json")
+    )
+    written = read_data_dir(tmp_path).get("all")
     (event,) = [event for event in trainer.events if event["event"] == "sample" and "all" in event["file"]]
     assert not [*folder.glob("state-sampled-*")]
-    written = replace(trainer.catalog.get("tiny"), path=models / "all")
     family = registry.load(written, mesh=None, cache_dir=trainer.cache_dir, on_progress=ignore_progress)
     usual = {"steps": written.steps, "guidance_scale": written.guidance_scale}
     (expected,) = generate(family, draw_recipe(prompt=SAMPLE, seed=0, **usual)).pixels
     family.unload()
     np.testing.assert_array_equal(np.asarray(Image.open(event["file"])), expected)
-    assert "base_model: tiny" in (folder / "README.md").read_text("utf-8")
+    assert "base_model: mine" in (folder / "README.md").read_text("utf-8")
 
 
 def test_a_model_in_int8_is_not_trained() -> None:

@@ -9,7 +9,6 @@ import numpy as np
 import pytest
 import torch
 
-from pipelines.errors import ModelError, RecipeError
 from pipelines.generate import generate
 from pipelines.models.catalog import Catalog, read_data_dir
 from pipelines.models.fingerprints import fingerprint_plans, fingerprint_programs
@@ -17,11 +16,13 @@ from pipelines.models.model import Model
 from pipelines.recipes.recipe import read_recipe
 from pipelines.recipes.resolving import resolve
 from pipelines.registry import find_architecture, find_learner, load
+from pipelines.runtime.devices.mesh import build_mesh
 from pipelines.runtime.weights.shard_load import load_weights
 from pipelines.runtime.weights.single_file import StoredComponent
 from pipelines.stages import ignore_progress
-from pipelines.training.checks import check_training
-from pipelines.training.settings import TrainingSettings
+from pipelines.training.engine.denoiser import Origin
+from pipelines.training.results.export import write_model
+from pipelines.training.results.own_parts import list_own_parts, read_tensor, write_own_parts
 from tests.pipelines.conftest import PROMPT
 from tests.pipelines.single_files import Tensors, scale_to_fp8, unscale, write_ldm
 from tests.pipelines.tiny_sd import KINDS
@@ -184,15 +185,36 @@ def test_velocity_and_zero_terminal_snr_are_those_of_diffusers(add: Any, draw: A
     assert np.abs(pixels.astype(int) - theirs.astype(int)).max() <= MAX_DIFFERENCE
 
 
-def test_all_weights_of_a_file_are_not_trained_where_the_result_would_lack_some(add: Any) -> None:
-    """The result is the base's folder with another UNet: the file's own VAE and text encoders would not be in it."""
-    model = add("tiny").get("mine")
-    learner = find_learner(model)
-    settings = TrainingSettings(data=("pictures",), lora=False)
-    with pytest.raises(ModelError, match="has its own text encoder, text encoder 2, vae in one file"):
-        check_training(settings, model, learner, name=None)
-    with pytest.raises(RecipeError, match="pictures"):  # which are not there: nothing else is wrong
-        check_training(TrainingSettings(data=("pictures",), lora=True), model, learner, name=None)
+def test_all_of_a_file_as_a_folder_makes_its_picture(add: Any, draw: Any, home: Path) -> None:
+    """As a training of all weights leaves it, here after no steps."""
+
+    def change(tensors: Tensors) -> Tensors:
+        own = {name: one * 0.9 if name.startswith("first_stage") else one for name, one in tensors.items()}
+        return {name: one.bfloat16() for name, one in own.items()} | {"v_pred": torch.zeros(0)}
+
+    catalog = add("tiny", change=change)
+    before, model, folder = draw(catalog), catalog.get("mine"), home / "models" / "after"
+    origin = Origin(
+        model=model,
+        learner=find_learner(model),
+        folder=home / "models" / "tiny",
+        mesh=build_mesh("dp=1"),
+        on_progress=ignore_progress,
+        files=find_files(model),
+    )
+    write_own_parts(origin, folder, ["unet"])
+    write_model(
+        folder,
+        {name: read_tensor(one).float().numpy() for name, one in origin.files["unet"].weights.items()},
+        base=origin.folder,
+        component="unet",
+        precision=torch.bfloat16,
+        card="",
+        written={name: folder / name for name in list_own_parts(origin, ["unet"])},
+    )
+    after = read_data_dir(home)
+    assert after.get("after").own_files == ()
+    np.testing.assert_array_equal(draw(after, "after"), before)
 
 
 def test_a_file_of_other_layers_than_its_configs_is_refused(add: Any, home: Path) -> None:

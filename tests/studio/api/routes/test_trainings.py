@@ -28,13 +28,16 @@ Ask = Callable[..., Any]
 
 @pytest.fixture
 def catalog(catalog: Catalog) -> Catalog:
-    """The catalogue, whose model of two experts makes small videos: samples of its own sizes take a minute here."""
+    """The catalogue, whose model of two experts makes small videos: samples of its own sizes take a minute here.
+
+    sd15 has no example prompts, as models that people add.
+    """
     small = Shape(width=96, height=64, frames=9)
-    models = (
-        replace(model, shapes=(small,), default_shape=small) if model.id == "wan2.2-a14b" else model
-        for model in catalog.models
-    )
-    return replace(catalog, models=tuple(models))
+    changes: dict[str, Any] = {
+        "wan2.2-a14b": {"shapes": (small,), "default_shape": small},
+        "sd15": {"examples": ()},
+    }
+    return replace(catalog, models=tuple(replace(model, **changes.get(model.id, {})) for model in catalog.models))
 
 
 @pytest.fixture
@@ -280,6 +283,67 @@ def test_all_that_is_wrong_is_told_at_once_by_field(
     assert ask(expects=422, strength="brutal")["fields"].keys() == {"strength"}
     ask(name="wanted")
     assert ask(expects=422, name="Wanted")["fields"].keys() == {"name"}
+
+
+def test_pictures_of_other_things_are_made_first_and_their_time_is_told_apart(
+    client: TestClient, worker: Worker, ask: Ask, submit: Callable[..., Any], catalog: Catalog
+) -> None:
+    model = catalog.get("demo-sdxl")
+    heard: list[tuple[Any, ...]] = []
+
+    def learn(lesson: Lesson) -> Learnt:
+        heard.append((lesson.settings.prior_prompt, lesson.settings.preserve))
+        return usual(replace(lesson, on_event=lambda event: (heard.append((event["event"],)), lesson.on_event(event))))
+
+    usual, worker.learn = worker.learn, learn
+    job_id = ask(prior_prompts=["auto", " A dog ", "A dog"], steps=2)
+    worker.run_next()
+    examples = tuple(example.prompt for example in model.examples)
+    assert heard[0] == ((*examples, "A dog"), 1.0)
+    kinds = [kind for (kind, *_) in heard[1:]]
+    assert kinds.count("prior") == len(examples) + 2 and kinds.index("prior") < kinds.index("step")
+    assert look(client, job_id)["job"]["state"] == "done"
+
+    submit(model=model.id)
+    worker.run_next()
+    choices = client.get("/api/v1/trainings/choices").json()
+    told = next(one for one in choices["models"] if one["id"] == model.id)
+    assert told["prior"]["prompts"] == len(examples)
+    assert told["prior"]["picture"]["seconds"] > 0
+    assert (told["strengths"]["usual"]["seconds"] > 0, told["strengths"]["usual"]["alone"]["seconds"]) == (True, None)
+
+
+def test_a_pause_while_other_things_are_made_ends_it_and_they_are_not_made_twice(
+    client: TestClient, worker: Worker, ask: Ask
+) -> None:
+    job_id = ask(prior_prompts=["A dog", "A boat", "A house"], steps=2)
+    counts: list[int] = []
+
+    def learn(lesson: Lesson) -> Learnt:
+        def hear(event: dict[str, Any]) -> None:
+            if event["event"] == "prior":
+                counts.append(event["total"])
+                if event["done"] == 2 and len(counts) == 3:
+                    client.post(f"/api/v1/trainings/{job_id}/pause")
+                    lesson.on_event({"event": "compiling", "shape": "256x256"})  # another phase is told at once
+            lesson.on_event(event)
+
+        return usual(replace(lesson, on_event=hear))
+
+    usual, worker.learn = worker.learn, learn
+    worker.run_next()
+    assert look(client, job_id)["job"]["state"] == "paused"
+    client.post(f"/api/v1/trainings/{job_id}/continue")
+    worker.run_next()
+    assert (counts[0], counts[-1], look(client, job_id)["job"]["state"]) == (3, 1, "done")
+
+
+def test_prompts_of_other_things_that_cannot_be_are_named(ask: Ask) -> None:
+    assert ask(expects=422, prior_prompts="auto")["fields"].keys() == {"prior_prompts"}
+    error = ask(expects=422, prior_prompts=["A dog", " ", 3, "x" * 3000])
+    assert error["fields"].keys() == {"prior_prompts.1", "prior_prompts.2", "prior_prompts.3"}
+    assert ask(expects=422, model="sd15", prior_prompts=["auto"])["fields"].keys() == {"prior_prompts"}
+    ask(model="sd15", prior_prompts=["auto", "A dog"])
 
 
 def test_the_pictures_of_a_training_stay_as_long_as_it_may_go_on(

@@ -1,4 +1,4 @@
-// What to learn from the pictures: trigger, name, model, strength, and what it will take before anybody presses Train.
+// What to learn from the pictures: trigger, name, model, strength, what to keep, and what that takes.
 
 import { ApiError, readTrainingChoices, submitTraining } from "../core/api.js";
 import { arrowsChoose, el, find, keyed, setText } from "../core/dom.js";
@@ -8,10 +8,11 @@ import { locale, named, t, together } from "../core/text.js";
 import { countPictures, forgetPictures, mountPictures, picturesSent, readPictures, showPictureProblems } from "./pictures.js";
 
 const KEY = "lumesh.train";
-const LINES = ["trigger", "name", "sample"];
+const LINES = ["trigger", "name", "sample", "prior"];
+const CHOSEN = ["strength", "keep"];
 
 let choices = null;
-let draft = { trigger: "", name: "", sample: "", model: "", strength: "usual" };
+let draft = { trigger: "", name: "", sample: "", prior: "", model: "", strength: "usual", keep: "scenes" };
 let hasNamed = false; // by hand; until then the name follows the trigger
 let isSending = false;
 
@@ -26,11 +27,13 @@ export function mountForm(sent) {
       keep({ [name]: event.currentTarget.value });
     });
   find("lu-train-model").addEventListener("change", (event) => keep({ model: event.currentTarget.value }));
-  arrowsChoose(find("lu-train-strength"));
-  find("lu-train-strength").addEventListener("click", (event) => {
-    const strength = event.target.closest("[role=radio]")?.dataset.key;
-    if (strength) keep({ strength });
-  });
+  for (const name of CHOSEN) {
+    arrowsChoose(find(`lu-train-${name}`));
+    find(`lu-train-${name}`).addEventListener("click", (event) => {
+      const key = event.target.closest("[role=radio]")?.dataset.key;
+      if (key) keep({ [name]: key });
+    });
+  }
   find("lu-train-form").addEventListener("submit", (event) => {
     event.preventDefault();
     submit(sent);
@@ -64,14 +67,17 @@ function drawForm() {
   });
   const model = models.find(({ id }) => id === draft.model) ?? models.find(({ id }) => id === choices.default);
   if (model) find("lu-train-model").value = model.id;
-  for (const button of find("lu-train-strength").querySelectorAll("[role=radio]")) {
-    const isChosen = button.dataset.key === draft.strength;
-    button.setAttribute("aria-checked", String(isChosen));
-    button.tabIndex = isChosen ? 0 : -1;
-  }
+  for (const name of CHOSEN)
+    for (const button of find(`lu-train-${name}`).querySelectorAll("[role=radio]")) {
+      const isChosen = button.dataset.key === draft[name];
+      button.setAttribute("aria-checked", String(isChosen));
+      button.tabIndex = isChosen ? 0 : -1;
+    }
+  find("lu-train-prior-row").hidden = draft.keep !== "prior";
   const numbers = model?.strengths[draft.strength];
   setText(find("lu-train-numbers"), numbers ? numbersText(numbers) : "");
-  setText(find("lu-train-cost"), numbers ? costText(numbers) : "");
+  setText(find("lu-train-keep-note"), model ? keepText(model.prior) : "");
+  setText(find("lu-train-cost"), model ? costText(numbers, model.prior) : "");
   find("lu-train-go").setAttribute("aria-disabled", String(isSending));
 }
 
@@ -79,10 +85,41 @@ function drawForm() {
 export const numbersText = ({ steps, rank, learning_rate }) =>
   t("train.numbers", { steps, rank, rate: learning_rate.toLocaleString(locale, { maximumSignificantDigits: 3 }) });
 
-function costText(numbers) {
-  if (numbers.seconds === null) return t("train.unknownTime");
-  const time = t("train.takes", { time: seconds(numbers.seconds) });
-  return numbers.cost_usd === null ? time : t("common.file", { name: time, text: moneyText(numbers.cost_usd) });
+const hasTrigger = () => draft.trigger.trim() !== "";
+
+const priorPrompts = () =>
+  draft.prior
+    .split("\n")
+    .map((line) => line.trim())
+    .filter(Boolean);
+
+/** How many pictures the model makes first: as many as there are to learn, or as prompts if these are more. */
+function countPrior(prior) {
+  if (draft.keep !== "prior") return 0;
+  return Math.max(countPictures(), new Set(priorPrompts()).size || prior.prompts);
+}
+
+/** What the choice does, and what its own part of the work takes. */
+function keepText(prior) {
+  if (draft.keep === "off") return t("train.keepOffNote");
+  const scenes = t(hasTrigger() ? "train.keepScenesNote" : "train.keepNoTrigger");
+  if (draft.keep === "scenes") return scenes;
+  const count = countPrior(prior);
+  const took = prior.picture.seconds;
+  const made = took === null ? t("train.priorNote", { count }) : t("train.priorTakes", { count, time: seconds(count * took) });
+  return hasTrigger() ? together(made, scenes) : made;
+}
+
+/** What learning takes, with the pictures before it where that is known. */
+function costText(numbers, prior) {
+  const learning = draft.keep !== "off" && hasTrigger() ? numbers : numbers.alone;
+  if (learning.seconds === null) return t("train.unknownTime");
+  const count = countPrior(prior);
+  if (count && prior.picture.seconds === null) return t("train.takesThen", { time: seconds(learning.seconds) });
+  const sum = (name) => learning[name] + count * prior.picture[name];
+  const time = seconds(sum("seconds"));
+  if (learning.cost_usd === null) return t("train.takes", { time });
+  return t("train.takesCosting", { time, cost: moneyText(sum("cost_usd")) });
 }
 
 async function submit(sent) {
@@ -102,11 +139,13 @@ async function submit(sent) {
       trigger: draft.trigger,
       pictures: readPictures(),
       strength: draft.strength,
+      preserve: draft.keep !== "off",
+      prior_prompts: draft.keep === "prior" ? (priorPrompts().length ? priorPrompts() : ["auto"]) : [],
       sample_prompts: draft.sample.trim() ? [draft.sample.trim()] : [],
     });
     forgetPictures();
     hasNamed = false;
-    keep({ trigger: "", name: "", sample: "" });
+    keep({ trigger: "", name: "", sample: "", prior: "" });
     sent(id);
   } catch (error) {
     if (!(error instanceof ApiError)) throw error;
@@ -122,6 +161,12 @@ async function submit(sent) {
 function showProblems(given) {
   const { "sample_prompts.0": sample, ...rest } = given;
   const fields = sample ? { ...rest, sample } : rest;
+  for (const [field, message] of Object.entries(fields)) {
+    const [name, place] = field.split(".");
+    if (name !== "prior_prompts" || !place) continue;
+    delete fields[field];
+    fields.prior_prompts ??= t("train.priorWrong", { place: Number(place) + 1, message });
+  }
   const places = [...document.querySelectorAll("#lu-train-form [data-message]")];
   const known = new Set(places.map(({ dataset }) => dataset.message));
   const others = Object.entries(fields).filter(([field]) => !known.has(field) && !field.startsWith("pictures."));
@@ -134,5 +179,5 @@ function showProblems(given) {
   }
   showPictureProblems(fields);
   const first = places.find((place) => place.textContent);
-  first?.closest("[data-field]")?.querySelector("input:not([hidden]), select, button")?.focus();
+  first?.closest("[data-field]")?.querySelector("input:not([hidden]), textarea, select, button")?.focus();
 }
