@@ -14,7 +14,7 @@ from pipelines.errors import Cancelled
 from pipelines.messages import Message, add_codes, english
 from pipelines.stages import Progress
 from studio.cluster import protocol
-from studio.cluster.outbox import Outbox
+from studio.cluster.outbox import TURN, Outbox
 from studio.cluster.outbox_trainings import OutboxTrainingDesk
 from studio.cluster.protocol import Claim, Order
 from studio.cluster.stock import Stock
@@ -189,7 +189,7 @@ class OutboxDesk:
         self._end(job, "cancelled")
 
     def end_turn(self) -> None:
-        self._outbox.put("turn", None, {})
+        self._outbox.put(TURN, None, {})
 
     def _is_unwanted(self, job: Job) -> bool:
         with self._changed:

@@ -51,6 +51,7 @@ def test_a_pull_waits_for_the_next_event_and_no_longer_than_it_was_told() -> Non
 
 def test_steps_that_follow_fast_are_sent_together_and_an_end_at_once(monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr(outboxes, "EVERY_S", every_s := 1.0)
+    monkeypatch.setattr(outboxes, "SAVED", 0)
     outbox = Outbox()
     outbox.put("progress", ("a", 1), {"done": 1})
     assert [told.number for told in outbox.pull(0, wait_s=10.0)] == [1]
@@ -63,3 +64,24 @@ def test_steps_that_follow_fast_are_sent_together_and_an_end_at_once(monkeypatch
     assert [told.number for told in outbox.pull(3, wait_s=10.0)] == [4]
     outbox.put("progress", ("b", 1), {"done": 1})
     assert [told.number for told in outbox.pull(4, wait_s=0.0)] == [5], "no longer than for the first one"
+
+
+def test_steps_that_come_seldom_are_sent_at_once(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(outboxes, "EVERY_S", 100.0)
+    outbox = Outbox()
+    began_s = time.monotonic()
+    for step in range(outboxes.SAVED + 1):
+        outbox.put("progress", ("a", 1), {"done": step})
+        assert len(outbox.pull(step, wait_s=10.0)) == 1
+    assert time.monotonic() - began_s < 5.0
+
+
+def test_the_end_of_a_job_takes_the_end_of_the_turn_along(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(outboxes, "COMPANY_S", 10.0)
+    outbox = Outbox()
+    outbox.put("done", ("a", 1), {})
+    for kind in ("engine", "turn"):
+        threading.Timer(0.05, outbox.put, args=(kind, None, {})).start()
+    began_s = time.monotonic()
+    assert {told.kind for told in outbox.pull(0, wait_s=10.0)} >= {"done", "turn"}
+    assert time.monotonic() - began_s < 5.0
