@@ -9,6 +9,7 @@ import os
 import shutil
 import signal
 import socket
+import sys
 import tempfile
 import time
 from collections.abc import Callable, Iterator
@@ -45,6 +46,7 @@ from studio.worker.learning import pretend_to_learn
 from studio.worker.local_desk import LocalDesk
 from studio.worker.loop import Worker
 from studio.worker.resident import Resident
+from tests.forked_python import find_forked_python
 from tests.studio_processes import Process, fork_app, start_app
 
 pytest_plugins = ["tests.tiers", "tests.schedule"]
@@ -263,6 +265,12 @@ class RunningStudio:
         self.client.close()
         self.process.kill()
         self.process.wait()
+
+
+@pytest.fixture
+def fork_commands(monkeypatch: pytest.MonkeyPatch) -> None:
+    """Commands that product code starts meanwhile are forked (forked_python.py)."""
+    monkeypatch.setattr(sys, "executable", find_forked_python())
 
 
 class Studios:

@@ -23,6 +23,7 @@ TIER_OF = {
     "tests/load": "process",
     "tests/test_access.py": "process",
     "tests/test_app.py": "process",
+    "tests/test_forked_python.py": "process",
     "tests/test_readme_examples.py": "process",
     "tests/test_studio_processes.py": "process",
     "tests/test_tiers.py": "process",

@@ -5,7 +5,6 @@ import os
 import re
 import shutil
 import subprocess
-import sys
 from collections.abc import Callable
 from dataclasses import dataclass
 from pathlib import Path
@@ -28,6 +27,7 @@ from pipelines.training.results.state import find_newest
 from pipelines.training.run import train
 from pipelines.training.settings import read_settings
 from tests.conftest import encode_picture, find_free_port, wait_for
+from tests.forked_python import find_forked_python
 from tests.pipelines.training.zorb import make
 
 STEPS = 14
@@ -81,7 +81,7 @@ def start(process: int, *command: str) -> subprocess.Popen[str]:
     flags = re.sub(r"--xla_force_host_platform_device_count=\d+", "", os.environ["XLA_FLAGS"])
     environment = os.environ | {"XLA_FLAGS": with_devices(flags, 4), "JAX_PLATFORMS": "cpu"}
     return subprocess.Popen(
-        [sys.executable, *command], env=environment, text=True, stdout=subprocess.PIPE, stderr=subprocess.STDOUT
+        [find_forked_python(), *command], env=environment, text=True, stdout=subprocess.PIPE, stderr=subprocess.STDOUT
     )
 
 

@@ -2,7 +2,6 @@
 
 import json
 import subprocess
-import sys
 import tempfile
 from collections.abc import Callable
 from importlib import metadata
@@ -28,6 +27,7 @@ from pipelines.registry import describe_parts
 from pipelines.runtime.devices.mesh import build_mesh
 from pipelines.training.planning import describe_step
 from pipelines.training.settings import TrainingSettings
+from tests.forked_python import find_forked_python
 from tests.places import ROOT
 
 Run = Callable[..., Any]
@@ -44,6 +44,7 @@ def run(data_dir: Path, capsys: pytest.CaptureFixture[str]) -> Run:
     return run
 
 
+@pytest.mark.usefixtures("fork_commands")
 def test_both_sides_are_measured_alike_on_random_weights_which_are_removed(
     run: Run, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
@@ -155,7 +156,7 @@ print(np.abs(pictures[0] - pictures[1]).max(), torch._dynamo.utils.counters["sta
 def test_diffusers_compiled_makes_the_same_picture(data_dir: Path) -> None:
     """Through torch.compile's own tracer, without its C++ or Triton code; torchax must not be in the process."""
     done = subprocess.run(
-        [sys.executable, "-c", COMPARE, data_dir / "models" / "tiny"],
+        [find_forked_python(), "-c", COMPARE, data_dir / "models" / "tiny"],
         cwd=ROOT,
         capture_output=True,
         text=True,
@@ -166,6 +167,7 @@ def test_diffusers_compiled_makes_the_same_picture(data_dir: Path) -> None:
     assert graphs >= 2  # of the UNet and of the decoder
 
 
+@pytest.mark.usefixtures("fork_commands")
 def test_swaps_leave_nothing_on_the_devices_and_compile_only_in_the_first_round(run: Run) -> None:
     models = ["middle", "tiny"]
     turns = run("bench", "swap", *(f"--model={model}" for model in models), f"--swaps={2 * len(models)}")["swaps"]

@@ -2,7 +2,6 @@
 
 import json
 import subprocess
-import sys
 from collections.abc import Callable
 from pathlib import Path
 from typing import Any
@@ -19,6 +18,7 @@ from pipelines.registry import load
 from pipelines.runtime.programs.aot_packs import read_manifest
 from pipelines.runtime.programs.compiled import counter
 from pipelines.stages import Progress, ignore_progress
+from tests.forked_python import find_forked_python
 from tests.places import ROOT
 
 PROGRAMS = ["encode", "denoise 64x64 1 True", "preview 64x64 1", "condition 64x64", "decode 64x64 1"]
@@ -44,7 +44,7 @@ def compile_tiny(data_dir: Path, tmp_path: Path, capsys: pytest.CaptureFixture[s
 def run_apart(*arguments: str | Path) -> Any:
     """A command in a process of its own, with one device, and the object it prints."""
     done = subprocess.run(
-        [sys.executable, "-m", "pipelines", *arguments, "--json"],
+        [find_forked_python(), "-m", "pipelines", *arguments, "--json"],
         cwd=ROOT,
         capture_output=True,
         text=True,

@@ -5,7 +5,6 @@ import os
 import shutil
 import signal
 import subprocess
-import sys
 from collections.abc import Callable
 from dataclasses import dataclass, field, replace
 from pathlib import Path
@@ -30,6 +29,7 @@ from pipelines.training.engine.loop import Stop
 from pipelines.training.place import Place
 from pipelines.training.run import Result, train
 from pipelines.training.settings import TrainingSettings, read_settings
+from tests.forked_python import find_forked_python
 from tests.pipelines.single_files import Tensors, write_ldm
 from tests.pipelines.training.zorb import make
 from tests.places import ROOT
@@ -152,7 +152,7 @@ def test_a_command_that_is_killed_while_it_saves_goes_on_to_the_same_bytes(
 ) -> None:
     output = trainer.folder / "killed"
     process = subprocess.Popen(
-        [sys.executable, "-m", "pipelines", "train", "tiny", "--lora", "--data", str(trainer.data), "--name=zorb",
+        [find_forked_python(), "-m", "pipelines", "train", "tiny", "--lora", "--data", str(trainer.data), "--name=zorb",
          f"--steps={STEPS}", "--global_batch_size=2", "--rank=4", "--learning_rate=5e-3", "--mesh=dp=1",
          "--mixed_precision=no", "--save_every_minutes=1e-6", f"--output={output}", f"--data-dir={data_dir}",
          "--allow-cpu", "--json"],

@@ -31,6 +31,7 @@ from studio.jobs.workers import WorkerState
 from studio.ray_ports import Ports
 from tests.compiling import COMPILE_FAST
 from tests.conftest import RunningStudio, find_free_port
+from tests.forked_python import find_forked_python
 from tests.studio_processes import ROOT
 
 pytestmark = [
@@ -138,8 +139,8 @@ def town(start_studio: Callable[..., RunningStudio]) -> Iterator[Town]:
 
 def make_alone(file: Path) -> subprocess.Popen[bytes]:
     """Starts the command that makes the slice's picture in one process."""
-    command = [sys.executable, "-m", "pipelines", "generate", "--model", "demo-flux2", "--prompt", "A red sailboat"]
-    command += ["--seed", "5", "--num-inference-steps", "1", "--allow-cpu", "--output", str(file)]
+    command = [find_forked_python(), "-m", "pipelines", "generate", "--model", "demo-flux2", "--seed", "5"]
+    command += ["--prompt", "A red sailboat", "--num-inference-steps", "1", "--allow-cpu", "--output", str(file)]
     environment = os.environ | {"XLA_FLAGS": with_devices(COMPILE_FAST, HOSTS), "JAX_PLATFORMS": "cpu"}
     return subprocess.Popen(command, cwd=ROOT, env=environment)
 

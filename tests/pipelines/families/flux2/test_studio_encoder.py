@@ -4,7 +4,6 @@ import dataclasses
 import os
 import socket
 import subprocess
-import sys
 import threading
 from collections.abc import Callable, Iterator
 from http.server import BaseHTTPRequestHandler, ThreadingHTTPServer
@@ -33,6 +32,7 @@ from studio.worker.local_desk import LocalDesk
 from studio.worker.loop import Worker
 from studio.worker.opening import open_devices
 from studio.worker.resident import Loader, Resident
+from tests.forked_python import find_forked_python
 from tests.places import ROOT
 
 SERVER_DEADLINE_S = 300.0  # it imports jax and torch, and compiles
@@ -79,7 +79,7 @@ def encoder_url(models_dir: Path, tmp_path: Path, wait_for: Callable[..., Any]) 
     flags = ["--model", "klein", "--port", str(port), "--mesh", "dp=1", "--data-dir", str(models_dir.parent)]
     with (tmp_path / "server.log").open("wb") as log:
         process = subprocess.Popen(
-            [sys.executable, "-m", "pipelines", "encoder-server", *flags],
+            [find_forked_python(), "-m", "pipelines", "encoder-server", *flags],
             cwd=ROOT,
             env=os.environ | {"LUMESH_TEXT_ENCODER_TOKEN": "secret"},
             stdout=log,
