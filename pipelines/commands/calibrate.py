@@ -4,7 +4,7 @@ from typing import Annotated, Any
 
 import typer
 
-from pipelines.commands import options
+from pipelines.commands import asked, options
 from pipelines.commands.progress import TerminalProgress
 from pipelines.errors import RecipeError
 from pipelines.messages import english
@@ -41,7 +41,7 @@ def calibrate(
     """
     place = options.DataDirectory(data_dir=data_dir)
     strengths = _read_strengths(mild, strong)
-    recipe = options.make_recipe(
+    recipe = asked.make_recipe(
         place.catalog,
         {
             "model": model,

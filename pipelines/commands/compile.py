@@ -5,7 +5,7 @@ from typing import TYPE_CHECKING, Annotated
 
 import typer
 
-from pipelines.commands import options
+from pipelines.commands import asked, options
 from pipelines.commands.progress import TerminalProgress
 from pipelines.errors import ModelError, RecipeError
 from pipelines.messages import english
@@ -63,7 +63,7 @@ def compile_programs(
 
     place = options.DataDirectory(data_dir=data_dir)
     target = find_topology(topology)
-    found = options.choose_weights(_find_model(place, model), weights)
+    found = asked.choose_weights(_find_model(place, model), weights)
     shapes = _find_shapes(found, shape or [str(found.default_shape)])
     if batch_size > found.max_batch_size:
         raise RecipeError({"batch_size": english(f"{model} makes at most {found.max_batch_size} at once")})

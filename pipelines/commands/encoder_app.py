@@ -14,7 +14,7 @@ from fastapi.security import HTTPAuthorizationCredentials, HTTPBearer
 from pydantic import BaseModel
 from safetensors.numpy import save
 
-from pipelines.commands import options
+from pipelines.commands import asked
 from pipelines.errors import RecipeError
 from pipelines.families.remote_encoder import ENCODE_PATH
 from pipelines.models.catalog import Catalog
@@ -51,7 +51,7 @@ def build_app(family: Family, catalog: Catalog, *, token: str | None) -> FastAPI
         if question.model != family.model.id:
             raise HTTPException(409, f"this server encodes for {family.model.id}, not for {question.model}")
         try:
-            recipe = options.make_recipe(of_words, {**question.model_dump(), "seed": 0})
+            recipe = asked.make_recipe(of_words, {**question.model_dump(), "seed": 0})
         except RecipeError as error:
             raise HTTPException(422, str(error)) from error
         with turn:

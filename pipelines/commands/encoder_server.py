@@ -4,7 +4,7 @@ from typing import Annotated
 
 import typer
 
-from pipelines.commands import options
+from pipelines.commands import asked, options
 from pipelines.commands.progress import TerminalProgress
 from pipelines.errors import RecipeError
 from pipelines.messages import english
@@ -40,7 +40,7 @@ def serve(
     from pipelines.commands.encoder_app import build_app
 
     place = options.DataDirectory(data_dir=data_dir)
-    served = options.choose_weights(place.catalog.get(model), weights)
+    served = asked.choose_weights(place.catalog.get(model), weights)
     if host not in ("127.0.0.1", "::1", "localhost") and not token:
         raise RecipeError(
             {"token": english(f"--host {host} lets other machines in; set LUMESH_TEXT_ENCODER_TOKEN too")}

@@ -7,7 +7,7 @@ from typing import Annotated
 
 import typer
 
-from pipelines.commands import inputs, options
+from pipelines.commands import asked, inputs, options
 from pipelines.commands.notes import Notes
 from pipelines.commands.progress import TerminalProgress
 from pipelines.errors import RecipeError
@@ -87,19 +87,19 @@ def make(
         raise RecipeError({"remote_encoder": english("needs --remote_url http://host:port too")})
     catalog = place.catalog
     notes = Notes(is_silent=as_json)
-    recipe, said = options.make_recipe_with_notes(
+    recipe, said = asked.make_recipe_with_notes(
         catalog,
         {
             "model": model,
             "prompt": prompt,
             "negative_prompt": negative_prompt,
-            "shape": options.Size(shape=shape, width=width, height=height, frames=frames).choose(catalog, model),
+            "shape": asked.Size(shape=shape, width=width, height=height, frames=frames).choose(catalog, model),
             "steps": num_inference_steps,
             "guidance_scale": guidance_scale,
             "guidance_scale_2": guidance_scale_2,
             "scheduler": scheduler,
             "flow_shift": flow_shift,
-            "sigmas": options.read_sigmas(sigmas),
+            "sigmas": asked.read_sigmas(sigmas),
             "step_cache": step_cache,
             "fps": fps,
             "seed": seed,
@@ -107,15 +107,15 @@ def make(
             "images": [str(file) for file in image or ()] or None,
             "strength": strength,
             "fit": fit,
-            "loras": options.read_loras(lora),
+            "loras": asked.read_loras(lora),
         },
     )
     notes.add(said)
     shipped = catalog.get(recipe.model)
-    chosen = options.limit_text(shipped, max_sequence_length)
-    chosen = options.limit_attention(chosen, window_size=window_size, smooths_keys=use_k_smooth)
-    chosen = options.choose_weights(chosen, weights)
-    options.tell_changes(shipped, chosen)
+    chosen = asked.limit_text(shipped, max_sequence_length)
+    chosen = asked.limit_attention(chosen, window_size=window_size, smooths_keys=use_k_smooth)
+    chosen = asked.choose_weights(chosen, weights)
+    asked.tell_changes(shipped, chosen)
     suffix = suffix_of(chosen)
     check_output(output, suffix)
     if profile is not None:

@@ -1,29 +1,22 @@
-"""Options that several commands share, and the one way in which they become a recipe and a loaded family."""
+"""Options that several commands share, and the data directory. Not here: what they come to (asked.py)."""
 
-import contextlib
 import json
 import os
-import re
 from collections.abc import Sequence
-from dataclasses import dataclass, replace
+from dataclasses import dataclass
 from pathlib import Path
 from typing import Annotated, Any
 
 import platformdirs
 import typer
 
-from pipelines.commands.notes import Notes
-from pipelines.errors import ModelError, RecipeError
-from pipelines.loras.files import SUFFIX, LoraFile, find_lora_file, inspect_lora
+from pipelines.errors import RecipeError
 from pipelines.mesh_text import check_mesh
-from pipelines.messages import Message, english, tell
-from pipelines.models.catalog import VIDEO_STRIDE, AttentionOptions, Catalog, Model, Shape, read_data_dir
+from pipelines.messages import english
+from pipelines.models.catalog import Catalog, read_data_dir
 from pipelines.models.model import WEIGHTS
 from pipelines.models.own_models import UNWEIGHTED
 from pipelines.pictures.fitting import Fit
-from pipelines.recipes import sigmas
-from pipelines.recipes.recipe import Recipe, read_recipe
-from pipelines.recipes.resolving import list_idle, resolve, take_lora_tags
 from pipelines.runtime.kernels import switches
 from pipelines.runtime.weights.hub_pins import PINS_FILE, use_pins_file
 from pipelines.runtime.weights.hub_token import TOKEN_FILE, use_token_file
@@ -275,146 +268,6 @@ def make_folder(option: str, folder: Path) -> None:
         raise RecipeError({option: english(f"{folder} cannot be a folder to write to: {error.strerror}")}) from error
     if not os.access(folder, os.W_OK):
         raise RecipeError({option: english(f"{folder} may not be written")})
-
-
-@dataclass(frozen=True, kw_only=True)
-class Size:
-    """A size as the command line gives it: `--shape`, or `--width`, `--height` and `--frames`, or nothing."""
-
-    shape: str | None = None
-    width: int | None = None
-    height: int | None = None
-    frames: int | None = None
-
-    def choose(self, catalog: Catalog, model_id: str, *, earlier: str | None = None) -> str | None:
-        """Returns the shape as text, None if nothing is given; raises RecipeError for what contradicts itself.
-
-        What is left out of width, height and frames is that of the `earlier` stage, or else the model's default.
-        """
-        if self.width is self.height is self.frames is None:
-            return self.shape
-        try:
-            whole = Shape.parse(self.shape or earlier or str(catalog.get(model_id).default_shape))
-        except (ValueError, ModelError):  # `resolve` says what is wrong with it
-            return self.shape
-        given = {"width": self.width, "height": self.height, "frames": self.frames}
-        size = replace(whole, **{name: value for name, value in given.items() if value is not None})
-        if size.width < 1 or size.height < 1:
-            raise RecipeError({"shape": english(f"{size.width}x{size.height} is not a size in pixels")})
-        if size.frames < 1 or size.frames % VIDEO_STRIDE != 1:
-            raise RecipeError(
-                {"shape": english(f"{size.frames} frames: a video has 4n+1 of them, such as 17, 33 or 81")}
-            )
-        if self.shape is not None and size != whole:
-            raise RecipeError(
-                {"shape": english(f"--shape {self.shape} contradicts --width, --height and --frames, which say {size}")}
-            )
-        return str(size)
-
-
-def limit_text(model: Model, max_sequence_length: int | None) -> Model:
-    """Returns the model that reads so many tokens, and says so if it cannot choose; None keeps its own number."""
-    if max_sequence_length is None:
-        return model
-    if model.traits.has_fixed_text_length:
-        typer.echo(f"lumesh: --max_sequence_length has no effect: {model.id} reads what its encoders take.", err=True)
-        return model
-    return replace(model, text_length=max_sequence_length)
-
-
-def choose_weights(model: Model, weights: str | None) -> Model:
-    """Returns the model whose weights lie on the devices in this way, one of WEIGHTS; None leaves it its own."""
-    return model if weights is None else replace(model, weights=weights)
-
-
-def limit_attention(model: Model, *, window_size: int | None, smooths_keys: bool) -> Model:
-    """Returns the model with other attention options, and says so if it has none; None and False keep its own."""
-    if window_size is None and not smooths_keys:
-        return model
-    if not model.traits.takes_attention_options:
-        typer.echo(f"lumesh: --window_size and --use_k_smooth have no effect: {model.id} is no Wan.", err=True)
-        return model
-    window = window_size if window_size is not None else model.attention.window
-    options = AttentionOptions(smooths_keys=smooths_keys or model.attention.smooths_keys, window=window)
-    return replace(model, attention=options)
-
-
-def tell_changes(before: Model, after: Model) -> None:
-    """Says which changes of the command line a file's recipe does not carry."""
-    flags = [f"--max_sequence_length {after.text_length}"] if after.text_length != before.text_length else []
-    if after.attention.window != before.attention.window:
-        flags.append(f"--window_size {after.attention.window}")
-    if after.attention.smooths_keys != before.attention.smooths_keys:
-        flags.append("--use_k_smooth")
-    if after.weights != before.weights:
-        flags.append(f"--weights {after.weights}")
-    if flags:
-        words = " ".join(flags)
-        typer.echo(f"lumesh: the recipe in the file does not carry {words}: give it again for the same.", err=True)
-
-
-def read_sigmas(text: str | None) -> list[float] | None:
-    """Parses the noise levels of `--sigmas`; raises RecipeError."""
-    try:
-        return None if text is None else list(sigmas.read_sigmas(text))
-    except ValueError as error:
-        raise RecipeError({"sigmas": tell(error)}) from error
-
-
-def read_loras(given: Sequence[str] | None) -> list[dict[str, Any]] | None:
-    """Parses `REF[:SCALE][@EXPERT]` into a recipe's LoRAs.
-
-    A file elsewhere is named by its whole path without the suffix.
-    """
-    if not given:
-        return None
-    loras: list[dict[str, Any]] = []
-    for text in given:
-        expert: dict[str, str] = {}
-        chosen = re.fullmatch(r"(.+)@(high|low|both)", text, re.IGNORECASE)
-        if chosen is not None:
-            text, expert = chosen[1], {"expert": chosen[2].lower()}
-        match = re.fullmatch(r"(.+):([-+.\w]+)", text)
-        ref, scale = text, 1.0
-        if match is not None:
-            with contextlib.suppress(ValueError):
-                ref, scale = match[1], float(match[2])
-        file = Path(ref)
-        if file.suffix.lower() == SUFFIX:
-            is_elsewhere = file.is_file() or file.is_absolute() or ref.startswith(".")
-            ref = str(file.resolve().with_suffix("")) if is_elsewhere else file.with_suffix("").as_posix()
-        loras.append({"ref": ref, "scale": scale, **expert})
-    return loras
-
-
-def make_recipe(catalog: Catalog, fields: dict[str, Any]) -> Recipe:
-    """Makes a resolved recipe from the given options, and says what LoRA tags in its prompt do; raises RecipeError."""
-    recipe, notes = make_recipe_with_notes(catalog, fields)
-    Notes(is_silent=False).add(notes)
-    return recipe
-
-
-def make_recipe_with_notes(catalog: Catalog, fields: dict[str, Any]) -> tuple[Recipe, list[Message]]:
-    """Makes a resolved recipe, and sentences on LoRA tags in its prompt and on what has no effect; raises RecipeError.
-
-    Only here may LoRAs be files anywhere: whoever types a path on the command line can read the file anyway.
-    """
-    recipe = read_recipe({name: value for name, value in fields.items() if value is not None})
-    refs = [lora.ref for lora in recipe.loras if Path(lora.ref).is_absolute()]
-    catalog = replace(catalog, own_loras=tuple(map(_read_own_lora, refs)))
-    recipe, notes = take_lora_tags(recipe, catalog)
-    resolved = resolve(recipe, catalog)
-    return resolved, [*notes, *list_idle(recipe, resolved, catalog.get(resolved.model))]
-
-
-def _read_own_lora(ref: str) -> LoraFile:
-    file = find_lora_file(ref, None)
-    if file is None:
-        raise RecipeError({"loras": english(f"{ref}{SUFFIX} is not there")})
-    lora = inspect_lora(file, ref=ref)
-    if lora.problem:
-        raise RecipeError({"loras": english(f"{file} cannot be used: {lora.problem}")})
-    return lora
 
 
 def print_json(value: Any) -> None:

@@ -9,7 +9,7 @@ from typing import Annotated, Any
 import typer
 from rich.console import Console
 
-from pipelines.commands import options, plan_training
+from pipelines.commands import asked, options, plan_training
 from pipelines.commands.progress import LineProgress, TerminalProgress
 from pipelines.errors import ModelError, RecipeError
 from pipelines.messages import NOTHING, Message, add_codes, english, join, say
@@ -137,15 +137,15 @@ def plan(
     if alone:
         raise RecipeError({alone[0]: english(f"goes {'without' if train else 'with'} --train")})
     if train:
-        asked = plan_training.Asked(
+        of_training = plan_training.Asked(
             model=model, topology=topology, shape=shape, lora=lora, full=full, batch=batch, rank=rank,
             accumulate=accumulate, remat=remat, steps=steps, chip_price=chip_price, again=again, answers=answers,
             as_json=as_json,
         )  # fmt: skip
         if matrix:
-            plan_training.plan_page(asked, place, models=[model] if given("model") else None, output=output)
+            plan_training.plan_page(of_training, place, models=[model] if given("model") else None, output=output)
         else:
-            plan_training.plan_training(asked, place)
+            plan_training.plan_training(of_training, place)
         return
     if matrix:
         own = (
@@ -166,7 +166,7 @@ def plan(
             if answers is not None:
                 raise RecipeError({"guidance_scale": english("goes without --answers, which hold the models' own")})
             models = [replace(one, guidance_scale=guidance_scale) for one in models]
-        models = [options.choose_weights(one, weights) for one in models]
+        models = [asked.choose_weights(one, weights) for one in models]
         if mode not in MODES:
             raise RecipeError({"mode": english(f"{mode!r} is not known; allowed: {', '.join(MODES)}")})
         wanted = [

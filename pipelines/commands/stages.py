@@ -13,7 +13,7 @@ import numpy as np
 import typer
 
 from pipelines import finite
-from pipelines.commands import inputs, options
+from pipelines.commands import asked, inputs, options
 from pipelines.commands.generate import WarmupSteps, check_output
 from pipelines.commands.notes import Notes
 from pipelines.commands.progress import TerminalProgress
@@ -85,30 +85,30 @@ def encode(
         "model": model,
         "prompt": prompt,
         "negative_prompt": negative_prompt,
-        "shape": options.Size(shape=shape, width=width, height=height, frames=frames).choose(catalog, model),
+        "shape": asked.Size(shape=shape, width=width, height=height, frames=frames).choose(catalog, model),
         "steps": num_inference_steps,
         "guidance_scale": guidance_scale,
         "guidance_scale_2": guidance_scale_2,
         "scheduler": scheduler,
         "flow_shift": flow_shift,
-        "sigmas": options.read_sigmas(sigmas),
+        "sigmas": asked.read_sigmas(sigmas),
         "step_cache": step_cache,
         "fps": fps,
         "seed": 0 if seed is None else seed,
         "images": _name_images(image),
         "strength": strength,
         "fit": fit,
-        "loras": options.read_loras(lora),
+        "loras": asked.read_loras(lora),
     }
     notes = Notes(is_silent=as_json)
-    recipe, said = options.make_recipe_with_notes(catalog, fields)
+    recipe, said = asked.make_recipe_with_notes(catalog, fields)
     notes.add(said)
     from pipelines.families.remote_encoder import RemoteEncoder
 
     family = _load(
         place,
         recipe,
-        options.choose_weights(options.limit_text(catalog.get(recipe.model), max_sequence_length), weights),
+        asked.choose_weights(asked.limit_text(catalog.get(recipe.model), max_sequence_length), weights),
         "encode",
         remote=RemoteEncoder(text_encoder_url, token=text_encoder_token) if text_encoder_url is not None else None,
         mesh=mesh,
@@ -170,7 +170,7 @@ def denoise(
     place = options.DataDirectory(data_dir=data_dir)
     catalog = place.catalog
     earlier = from_config(stage_files.read_config(input_dir))
-    size = options.Size(shape=shape, width=width, height=height, frames=frames)
+    size = asked.Size(shape=shape, width=width, height=height, frames=frames)
     given = {
         "shape": size.choose(catalog, earlier["model"], earlier=earlier.get("shape")),
         "steps": num_inference_steps,
@@ -178,7 +178,7 @@ def denoise(
         "guidance_scale_2": guidance_scale_2,
         "scheduler": scheduler,
         "flow_shift": flow_shift,
-        "sigmas": options.read_sigmas(sigmas),
+        "sigmas": asked.read_sigmas(sigmas),
         "step_cache": step_cache,
         "fps": fps,
         "seed": seed,
@@ -186,15 +186,15 @@ def denoise(
         "images": _name_images(image),
         "strength": strength,
         "fit": fit,
-        "loras": options.read_loras(lora),
+        "loras": asked.read_loras(lora),
     }
     notes = Notes(is_silent=as_json)
-    recipe, said = options.make_recipe_with_notes(catalog, choose_fields(earlier, given))
+    recipe, said = asked.make_recipe_with_notes(catalog, choose_fields(earlier, given))
     notes.add(said)
     shipped = catalog.get(recipe.model)
-    model = options.limit_attention(shipped, window_size=window_size, smooths_keys=use_k_smooth)
-    model = options.choose_weights(model, weights)
-    options.tell_changes(shipped, model)
+    model = asked.limit_attention(shipped, window_size=window_size, smooths_keys=use_k_smooth)
+    model = asked.choose_weights(model, weights)
+    asked.tell_changes(shipped, model)
     length = stage_files.measure_text(input_dir / stage_files.EMBEDDINGS_FILE)
     if length is not None and not model.traits.has_fixed_text_length:
         model = replace(model, text_length=length)  # older scripts encoded 226 tokens
@@ -258,7 +258,7 @@ def decode(
     place = options.DataDirectory(data_dir=data_dir)
     fields = from_config(stage_files.read_config(input_dir))
     loras = fields.pop("loras", [])  # they only affected the latents, and need not be on this machine
-    recipe = options.make_recipe(place.catalog, fields if fps is None else fields | {"fps": fps})
+    recipe = asked.make_recipe(place.catalog, fields if fps is None else fields | {"fps": fps})
     recipe = recipe.model_copy(update={"loras": read_recipe({"model": "", "prompt": "", "loras": loras}).loras})
     model = place.catalog.get(recipe.model)
     suffix = suffix_of(model)

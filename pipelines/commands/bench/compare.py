@@ -17,7 +17,7 @@ import typer
 from rich.console import Console
 from rich.table import Table
 
-from pipelines.commands import options
+from pipelines.commands import asked, options
 from pipelines.commands.bench.compare_runner import COMPILED, EAGER, LUMESH, PLATFORMS
 from pipelines.commands.bench.process import measure
 from pipelines.errors import LumeshError, RecipeError
@@ -64,7 +64,7 @@ def run(
     if vs not in (None, "diffusers"):
         raise RecipeError({"vs": english(f"{vs!r} is not known; allowed: diffusers")})
     place = options.DataDirectory(data_dir=data_dir)
-    recipe = options.make_recipe(
+    recipe = asked.make_recipe(
         place.catalog,
         {"model": model, "prompt": PROMPT, "seed": 42, "shape": shape, "steps": num_inference_steps},
     )

@@ -7,7 +7,7 @@ import typer
 from rich.console import Console
 from rich.table import Table
 
-from pipelines.commands import options
+from pipelines.commands import asked, options
 from pipelines.commands.bench.compare import PROMPT
 from pipelines.commands.bench.process import measure
 from pipelines.errors import ModelError, RecipeError
@@ -35,7 +35,7 @@ def run(
     if len(models) < 2:
         raise RecipeError({"model": english("a swap takes two models or more: --model ID --model ID")})
     recipes = [
-        options.make_recipe(
+        asked.make_recipe(
             catalog,
             {"model": one.id, "prompt": PROMPT, "seed": 42, "shape": str(_find_smallest(one)), "steps": STEPS},
         )

@@ -11,7 +11,7 @@ import pytest
 from PIL import Image
 
 from pipelines.__main__ import main
-from pipelines.commands.options import read_loras
+from pipelines.commands.asked import read_loras
 from pipelines.files.metadata import read_recipe_of
 from pipelines.generate import generate
 from pipelines.recipes.recipe import Lora, Recipe

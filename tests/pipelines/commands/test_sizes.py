@@ -2,7 +2,7 @@
 
 import pytest
 
-from pipelines.commands.options import Size
+from pipelines.commands.asked import Size
 from pipelines.errors import RecipeError
 from pipelines.models.catalog import load_catalog
 
