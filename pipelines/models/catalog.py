@@ -4,13 +4,13 @@ A shape is a fixed resolution preset and means one compiled program; nothing out
 nothing recompiles while people work. Read from `presets/models.toml`, plus every folder in diffusers layout and every
 single-file checkpoint under the data directory's `models/`, plus the entries of its models.toml. What lies there and is
 no model is listed with why.
-Not here: a model's fields (model.py), what a folder in `models/` is (own_models.py), how entries are written
-(catalog_entries.py), loading weights (runtime/weights/stored.py), which programs are warm (the worker knows).
+Not here: a model's fields (model.py), what a folder in `models/` is (own_models.py), and what it takes from a shipped
+model (adopting.py), how entries are written (catalog_entries.py), loading weights (runtime/weights/stored.py), which
+programs are warm (the worker knows).
 """
 
 import functools
 import itertools
-import math
 import tomllib
 from collections.abc import Callable, Collection, Iterable, Mapping, Sequence
 from dataclasses import dataclass, replace
@@ -22,7 +22,8 @@ from pydantic import BaseModel
 from pipelines.errors import ModelError
 from pipelines.families import FAMILIES, find_traits
 from pipelines.loras.files import LoraFile, find_loras, list_lora_files
-from pipelines.messages import Message, join, say
+from pipelines.messages import Message, say
+from pipelines.models.adopting import adopt_file, adopt_folder
 from pipelines.models.catalog_entries import (
     change,
     check_entry,
@@ -35,7 +36,8 @@ from pipelines.models.catalog_entries import (
 )
 from pipelines.models.model import VIDEO_STRIDE as VIDEO_STRIDE
 from pipelines.models.model import AttentionOptions as AttentionOptions
-from pipelines.models.model import Model, Shape
+from pipelines.models.model import Model
+from pipelines.models.model import Shape as Shape
 from pipelines.models.moved import find_repository
 from pipelines.models.own_models import (
     INDEX,
@@ -45,12 +47,10 @@ from pipelines.models.own_models import (
     OwnModel,
     UnusableModel,
     find_own_models,
-    make_id,
     read_own_model,
     telling,
 )
 from pipelines.models.single_files import SECOND, SingleFile, recognise_file
-from pipelines.recipes.schedulers import read_shift, recognise
 from pipelines.recipes.step_cache import OWN_FILE as STEP_CACHES_FILE
 from pipelines.recipes.step_cache import SHIPPED_FILE, StepCaches
 
@@ -198,7 +198,9 @@ class _Reading:
                 raise ModelError(
                     say("Another model is called {id} already.", id=one.id), advice=say("Give the folder another name.")
                 )
-            model = self._adopt_file(one.single, one.name) if isinstance(one, OwnFile) else _adopt(one, self.shipped)
+            model = (
+                self._adopt_file(one.single, one.name) if isinstance(one, OwnFile) else adopt_folder(one, self.shipped)
+            )
             model = replace(model, id=one.id, loras_dir=self._loras_dir)
             check_limits(model)
             if isinstance(one, OwnFile) or not one.lacking:
@@ -253,7 +255,7 @@ class _Reading:
             if problems:
                 raise ModelError(problems[0].reason, advice=problems[0].advice)
             assert isinstance(found, OwnModel)
-            template = _adopt(found, self.shipped)
+            template = adopt_folder(found, self.shipped)
         else:
             fields["repo"] = find_repository(fields["repo"])
             fields.setdefault("revision", "main")
@@ -330,7 +332,7 @@ class _Reading:
             second.find_base([(base_id, folders[base_id])])
         base = self.models[base_id]
         lacking = single.list_lacking(folders[base_id], WEIGHTED, has_second=second is not None)
-        adopted = _adopt_file(single, name, base, lacking)
+        adopted = adopt_file(single, name, base, lacking)
         return adopted if second is None else replace(adopted, file_2=second.file)
 
 
@@ -339,36 +341,6 @@ def find_folder(model: Model) -> Path | None:
     place = model.in_place
     folder = CONFIGS_DIR / place.id if place.path is None else place.path
     return folder if (folder / INDEX).is_file() else None
-
-
-def _adopt_file(single: SingleFile, name: str, base: Model, lacking: Sequence[str]) -> Model:
-    """Returns a single-file checkpoint as an entry with the settings of its base; the description says what it is."""
-    notes = [
-        say("Your own checkpoint in one file: {family}, laid out as {layout}, in {dtype}.",
-            family=find_traits(single.family).title, layout=single.likeness.layout, dtype=single.dtype),
-        *([say("From {base}: {components}.", base=base.id,
-               components=", ".join(one.replace("_", " ") for one in lacking))] if lacking else []),
-        *single.likeness.notes,
-    ]  # fmt: skip
-    return replace(
-        base,
-        id=make_id(name),
-        title=name,
-        repo="",
-        revision="",
-        path=None,
-        file=single.file,
-        base=base.in_place,
-        scheduler_changes={**base.scheduler_changes, **single.likeness.scheduler_changes},
-        licence=single.licence,
-        file_names="",
-        learns_from="",
-        description=str(join(notes)),
-        knows="",
-        examples=(),
-        is_demo=False,
-        negative_prompt=base.negative_prompt if base.is_video else "",
-    )
 
 
 def _name_known(models: Iterable[str]) -> Message:
@@ -385,55 +357,3 @@ def _read_shipped(file: Path) -> tuple[Model, ...]:
     entries = tomllib.loads(file.read_text("utf-8"))["model"]
     caches = StepCaches.read(SHIPPED_FILE).of_model
     return tuple(Model(**read_fields(entry, base=PRESETS_DIR), step_cache=caches.get(entry["id"])) for entry in entries)
-
-
-def _adopt(own: OwnModel, shipped: Sequence[Model]) -> Model:
-    """Returns a user's folder as a catalogue entry: the shipped model that it resembles most, with what it says itself.
-
-    Its own are its scheduler and flow shift, as in diffusers, and the sizes of a smaller one.
-    """
-    template = next(model for model in shipped if model.id == own.likeness.model_id)
-    most_pixels = own.likeness.most_pixels or math.inf
-    shapes = tuple(shape for shape in template.shapes if shape.width * shape.height <= most_pixels)
-    if own.likeness.size is not None:
-        width, height = own.likeness.size
-        shapes = (Shape(width=width, height=height),)
-    fields = _read_scheduler(own.scheduler_config, template, [*map(str, shapes)])
-    if own.text_length is not None:
-        fields["text_length"] = own.text_length
-    return replace(
-        template,
-        id=own.id,
-        title=own.name,
-        repo="",
-        revision="",
-        variant="",
-        path=own.folder,
-        licence="",
-        file_names="",
-        examples=(),
-        # Wan's authors give all their models one (sample_neg_prompt of their shared_config.py); elsewhere it is taste.
-        negative_prompt=template.negative_prompt if template.is_video else "",
-        shapes=shapes,
-        default_shape=template.default_shape if template.default_shape in shapes else shapes[0],
-        **fields,
-    )
-
-
-def _read_scheduler(config: Mapping[str, Any], template: Model, shapes: Collection[str]) -> dict[str, Any]:
-    """Returns the fields that a checkpoint's own scheduler decides; the description says if it has no name here.
-
-    A folder without a scheduler, which loading refuses, gets the template's.
-    """
-    name, description = recognise(config), "Your own checkpoint, from the data directory."
-    kept = {shape: shift for shape, shift in template.flow_shifts.items() if shape in shapes}
-    fields: dict[str, Any] = {"flow_shifts": {} if config else kept}
-    if name in template.schedulers:
-        fields["scheduler"] = name
-    elif config:
-        description += (
-            f" Its scheduler, {config.get('_class_name')}, is not among those here: {template.scheduler} runs."
-        )
-    if template.flow_shift is not None and (shift := read_shift(config)) is not None:
-        fields["flow_shift"] = float(shift)
-    return {"description": description, **fields}
