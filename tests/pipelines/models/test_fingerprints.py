@@ -230,6 +230,7 @@ HARMLESS = {
     "loras/tensors",
     "mesh_text",
     "messages",
+    "models/adopting",
     "models/catalog",
     "models/fingerprints",
     "models/gguf_files",
