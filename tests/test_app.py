@@ -22,7 +22,9 @@ import app
 from studio.database import open_database
 from studio.library import uploads
 from studio.settings import Settings
+from tests.conftest import START_DEADLINE_S
 from tests.places import ROOT
+from tests.studio_processes import fork_app
 
 Studio = Any  # conftest.RunningStudio
 Start = Callable[..., Studio]
@@ -149,12 +151,16 @@ def test_the_database_is_not_served(studio: Studio) -> None:
         assert not studio.client.get(path).is_success
 
 
-def test_a_second_studio_on_the_same_data_is_refused(studio: Studio) -> None:
-    command = [sys.executable, "app.py", "--fake", "--data-dir", str(studio.data_dir), "--port", "1"]
-    ran = subprocess.run(command, cwd=ROOT, capture_output=True, text=True, check=False)
-    assert ran.returncode == 2
-    assert f"Another Lumesh (process {studio.process.pid})" in ran.stderr
-    assert "Traceback" not in ran.stderr
+def run_app(log: Path, *flags: str) -> tuple[int, str]:
+    """The exit code of an app that does not start, and what it says."""
+    return fork_app(flags, log).wait(START_DEADLINE_S), log.read_text("utf-8")
+
+
+def test_a_second_studio_on_the_same_data_is_refused(studio: Studio, tmp_path: Path) -> None:
+    code, said = run_app(tmp_path / "log", "--fake", "--data-dir", str(studio.data_dir), "--port", "1")
+    assert code == 2
+    assert f"Another Lumesh (process {studio.process.pid})" in said
+    assert "Traceback" not in said
 
 
 def test_a_port_that_is_taken_is_named(tmp_path: Path) -> None:
@@ -162,10 +168,9 @@ def test_a_port_that_is_taken_is_named(tmp_path: Path) -> None:
         taken.bind(("127.0.0.1", 0))
         taken.listen()
         port = str(taken.getsockname()[1])
-        command = [sys.executable, "app.py", "--fake", "--data-dir", str(tmp_path), "--port", port]
-        ran = subprocess.run(command, cwd=ROOT, capture_output=True, text=True, check=False)
-    assert ran.returncode == 2
-    assert f"127.0.0.1:{port} cannot be used" in ran.stderr
+        code, said = run_app(tmp_path / "log", "--fake", "--data-dir", str(tmp_path), "--port", port)
+    assert code == 2
+    assert f"127.0.0.1:{port} cannot be used" in said
     assert not (tmp_path / "logs").exists(), "no worker was started"
 
 
@@ -330,14 +335,14 @@ def test_ctrl_c_ends_everything_quickly_and_quietly(start_command: Start) -> Non
 
 def test_a_text_encoder_of_an_unknown_model_is_named(tmp_path: Path) -> None:
     flags = ["--data-dir", str(tmp_path), "--text_encoder_url", "flux=http://127.0.0.1:8888"]
-    ran = subprocess.run([sys.executable, "app.py", *flags], cwd=ROOT, capture_output=True, text=True, check=False)
-    assert ran.returncode == 2
-    assert "There is no model 'flux'" in ran.stderr
+    code, said = run_app(tmp_path / "log", *flags)
+    assert code == 2
+    assert "There is no model 'flux'" in said
     assert not (tmp_path / "logs").exists(), "no worker was started"
 
 
-def test_a_studio_that_is_told_to_stop_lets_a_short_job_finish(start_command: Start) -> None:
-    studio = start_command()
+def test_a_studio_that_is_told_to_stop_lets_a_short_job_finish(start_studio: Start) -> None:
+    studio = start_studio()
     running, waiting = studio.submit(steps=8), studio.submit(steps=1)
     studio.wait_for_step(running, 1)
     worker_pid = studio.read("health")["engine"]["pid"]

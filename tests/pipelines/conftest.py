@@ -25,11 +25,11 @@ import numpy as np
 import pytest
 from filelock import FileLock
 
-from pipelines.models.catalog import Catalog, load_catalog
+from pipelines.models.catalog import Catalog, Model, load_catalog
 from pipelines.plan.topologies import find_devices, find_topology
 from pipelines.recipes.recipe import Recipe, read_recipe
 from pipelines.recipes.resolving import resolve
-from pipelines.stages import ignore_progress
+from pipelines.stages import OnProgress, ignore_progress
 from tests.pipelines.made_loras import Pairs, merged_by_hand
 from tests.pipelines.schedulers import choose_scheduler
 from tests.pipelines.tiny_sd import KINDS, write_sd
@@ -225,6 +225,31 @@ def load_family(local_catalog: Catalog, data_dir: Path, cache_dir: Path) -> Call
         return loaded[key]
 
     return load_once
+
+
+@pytest.fixture(scope="session")
+def loaded_by_commands() -> dict[str, Any]:
+    """What commands have loaded in this test process."""
+    return {}
+
+
+@pytest.fixture
+def keep_loaded(loaded_by_commands: dict[str, Any], cache_dir: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    """Commands of this process load, trace and compile the same stages of a model once; it comes without LoRAs."""
+    from pipelines import registry
+
+    load = registry.load
+
+    def load_once(model: Model, *, on_progress: OnProgress, **how: Any) -> Any:
+        if any(how.get(name) for name in ("keep_layouts", "packs", "remote_encoder", "verify_weights")):
+            return load(model, on_progress=on_progress, **how)  # it is about loading
+        key = repr((model, how))
+        if key not in loaded_by_commands:
+            loaded_by_commands[key] = load(model, on_progress=on_progress, **how)
+        loaded_by_commands[key].apply_loras((), on_progress=ignore_progress)
+        return loaded_by_commands[key]
+
+    monkeypatch.setattr(registry, "load", load_once)
 
 
 @pytest.fixture(scope="session")

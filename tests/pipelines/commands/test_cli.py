@@ -1,6 +1,6 @@
 """`python -m pipelines` on a tiny SDXL: stable keys and file names, stages that agree with `generate`, plain refusals.
 
-The commands run in this process, on the compilation cache of the test run; one runs in a process of its own.
+The commands run in this process and share what they load; one runs in a process of its own, and loads by itself.
 """
 
 import gzip
@@ -45,7 +45,7 @@ Run = Callable[[str], Result]
 
 
 @pytest.fixture
-def run(data_dir: Path, cache_dir: Path, tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> Run:
+def run(data_dir: Path, keep_loaded: None, tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> Run:
     """Runs a command line on the tests' data directory; `{out}` is this test's folder."""
 
     def run(line: str) -> Result:

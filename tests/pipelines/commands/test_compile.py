@@ -1,5 +1,7 @@
 """`compile` and `generate --pack`: a machine with the pack compiles nothing and makes the very same picture."""
 
+import contextlib
+import io
 import json
 import subprocess
 from collections.abc import Callable
@@ -24,21 +26,18 @@ from tests.places import ROOT
 PROGRAMS = ["encode", "denoise 64x64 1 True", "preview 64x64 1", "condition 64x64", "decode 64x64 1"]
 WISH = ["--prompt", "a red boat", "--seed", "7", "--num_inference_steps", "3", "--guidance_scale", "4"]
 
-Compile = Callable[..., Any]
+
+def compile_tiny(data_dir: Path, folder: Path, *flags: str, topology: str = "cpu-8", mesh: str = "dp=1") -> Any:
+    """Packs the tiny SDXL, for one CPU device of this machine unless told, and returns the command's object."""
+    command = ["compile", "--model", "tiny", "--topology", topology, "--mesh", mesh, "--json", *flags]
+    with contextlib.redirect_stdout(io.StringIO()) as printed:
+        assert main([*command, "--output", str(folder / "tiny.pack"), "--data-dir", str(data_dir)]) == 0
+    return json.loads(printed.getvalue())
 
 
-@pytest.fixture
-def compile_tiny(data_dir: Path, tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> Compile:
-    """Packs the tiny SDXL for one CPU device of this machine and returns the command's object."""
-
-    def run(*flags: str, topology: str = "cpu-8", mesh: str = "dp=1") -> Any:
-        capsys.readouterr()
-        command = ["compile", "--model", "tiny", "--topology", topology, "--mesh", mesh, "--json"]
-        output = tmp_path / "tiny.pack"
-        assert main([*command, *flags, "--output", str(output), "--data-dir", str(data_dir)]) == 0
-        return json.loads(capsys.readouterr().out)
-
-    return run
+@pytest.fixture(name="made", scope="module")
+def make_pack(data_dir: Path, tmp_path_factory: pytest.TempPathFactory) -> Any:
+    return compile_tiny(data_dir, tmp_path_factory.mktemp("packs"), "--shape", "all", "--shape", "64x64")
 
 
 def run_apart(*arguments: str | Path) -> Any:
@@ -75,9 +74,8 @@ def test_a_machine_with_the_pack_compiles_nothing_and_makes_the_same_picture(
 
 
 def test_a_family_with_the_pack_is_on_disk_and_builds_nothing(
-    compile_tiny: Compile, local_catalog: Catalog, draw_recipe: Callable[..., Any], family: Any, tmp_path: Path
+    made: Any, local_catalog: Catalog, draw_recipe: Callable[..., Any], family: Any, tmp_path: Path
 ) -> None:
-    made = compile_tiny()
     assert made["target"]["mesh"] == "1 device"
     recipe = draw_recipe()
     expected = generate(family, recipe).pixels
@@ -115,10 +113,7 @@ def find_detail(family: Any, words: str, *, batch_size: int = 1) -> str:
     return found[0].removesuffix("; from the cache")
 
 
-def test_why_a_pack_is_not_used_is_said_to_whoever_watches(
-    compile_tiny: Compile, local_catalog: Catalog, cache_dir: Path
-) -> None:
-    made = compile_tiny()
+def test_why_a_pack_is_not_used_is_said_to_whoever_watches(made: Any, local_catalog: Catalog, cache_dir: Path) -> None:
     options = {"cache_dir": cache_dir, "on_progress": ignore_progress, "packs": [Path(made["output"])]}
     split = load(local_catalog.get("tiny"), mesh="dp=2", **options)
     assert find_detail(split, "pack") == "64x64 tiny.pack is not used: made for 1 device; here is dp=2"
@@ -129,9 +124,9 @@ def test_why_a_pack_is_not_used_is_said_to_whoever_watches(
 
 @pytest.mark.tpu_aot
 def test_a_pack_for_a_tpu_is_made_without_one_and_refused_without_one(
-    compile_tiny: Compile, local_catalog: Catalog, cache_dir: Path, v6e_8: list[Any]
+    data_dir: Path, tmp_path: Path, local_catalog: Catalog, cache_dir: Path, v6e_8: list[Any]
 ) -> None:
-    made = compile_tiny(topology="v6e-8", mesh="dp=2,sp=4")
+    made = compile_tiny(data_dir, tmp_path, topology="v6e-8", mesh="dp=2,sp=4")
     assert made["programs"] == PROGRAMS
     target = read_manifest(Path(made["output"])).target
     assert (target.devices, target.mesh) == ("8 x TPU v6 lite", "dp=2,sp=4")
@@ -142,8 +137,8 @@ def test_a_pack_for_a_tpu_is_made_without_one_and_refused_without_one(
     assert find_detail(here, "pack") == "64x64 tiny.pack is not used: made for 8 x TPU v6 lite; here is CPU"
 
 
-def test_shapes_are_chosen_as_for_prewarming(compile_tiny: Compile) -> None:
-    assert compile_tiny("--shape", "all", "--shape", "64x64")["shapes"] == ["64x64"]
+def test_shapes_are_chosen_as_for_prewarming(made: Any) -> None:
+    assert made["shapes"] == ["64x64"]
 
 
 @pytest.mark.parametrize(

@@ -23,7 +23,7 @@ Run = Callable[[str], int]
 
 
 @pytest.fixture
-def run(data_dir: Path, cache_dir: Path, tmp_path: Path) -> Run:
+def run(data_dir: Path, keep_loaded: None, tmp_path: Path) -> Run:
     """Runs a command line on the tests' data directory; `{out}` is this test's folder."""
 
     def run(line: str) -> int:

@@ -185,7 +185,7 @@ def test_weights_in_int8_take_less_than_in_full_and_are_named_in_every_form(
     plan: Callable[[str], Any], tmp_path: Path
 ) -> None:
     file = tmp_path / "answers.jsonl"
-    line = f"--model tiny --topology cpu-8 --answers {file} --output {tmp_path}/plans.md"
+    line = f"--model tiny --topology cpu-1 --answers {file} --output {tmp_path}/plans.md"
     full, rounded = (read_json(plan(f"{line} --json --weights {weights}")) for weights in ("full", "int8"))
     assert (full["weights"], rounded["weights"]) == ("full", "int8")
     sizes = [{one["stage"]: one["hbm_bytes"]["weights"] for one in made["stages"]} for made in (full, rounded)]

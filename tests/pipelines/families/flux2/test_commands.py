@@ -26,7 +26,7 @@ Run = Callable[[str], int]
 
 
 @pytest.fixture
-def run(models_dir: Path, cache_dir: Path, tmp_path: Path) -> Run:
+def run(models_dir: Path, keep_loaded: None, tmp_path: Path) -> Run:
     """Runs a command line on the tiny checkpoints; `{out}` is this test's folder."""
 
     def run(line: str) -> int:

@@ -24,7 +24,9 @@ Run = Callable[[str], int]
 
 
 @pytest.fixture
-def run(wan_catalog: Catalog, cache_dir: Path, tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Run:
+def run(
+    wan_catalog: Catalog, cache_dir: Path, keep_loaded: None, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> Run:
     """Runs a command line on the tiny Wans in their small shapes; `{out}` is this test's folder."""
     monkeypatch.setattr(DataDirectory, "catalog", wan_catalog)
 
