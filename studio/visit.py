@@ -19,9 +19,7 @@ from studio.jobs import queue, trainings
 from studio.jobs.job import Job
 from studio.jobs.many import grid_store
 from studio.jobs.many.grid_store import GridRow
-from studio.jobs.training import CannotTrainError
 from studio.jobs.trainings import Training
-from studio.jobs.workers import read_workers
 from studio.library import records, uploads
 from studio.library.presets import gallery
 from studio.library.presets.store import Entry
@@ -138,17 +136,11 @@ class Visit:
         return not access.who_may_train.isdisjoint((EVERYBODY, person.name.casefold(), person.owner.casefold()))
 
     def require_trainer(self) -> None:
-        """Raises NotAllowedError for somebody who may not train, CannotTrainError where no worker can."""
+        """Raises NotAllowedError for somebody who may not train."""
         if not self.may_train:
             raise NotAllowedError(
                 say("Only admins, and those whom they name, may train models here."),
                 advice=say("Ask an admin of this studio."),
-            )
-        alive = [row for row in read_workers(self.database) if row.is_alive]
-        if alive and all(row.hosts > 1 for row in alive):
-            raise CannotTrainError(
-                say("All workers of this studio are slices of several hosts, which train nothing here."),
-                advice=say("Let a machine of one host join, or train on the slice from the command line."),
             )
 
     def get_training(self, job_id: str) -> tuple[Job, Training]:

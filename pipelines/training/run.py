@@ -84,10 +84,13 @@ def train(
         on_progress=on_progress,
         files=architecture.read_files(model),
     )
+    whole: Checked | None = checked
     if checked.prior_prompts:
-        checked = _add_prior(settings, checked, place, origin, stop=stop, on_event=on_event)
-    if stop.is_asked:  # with only some of the prior pictures, which are no data to go on with
+        whole = _add_prior(settings, checked, place, origin, stop=stop, on_event=on_event)
+    if whole is None or any(hosts.collect("stop before the rows", stop.is_asked)):
+        stop.ask("another host")
         return Result(files=(), steps=0, loss=None, seconds=time.monotonic() - started, compiles=0)
+    checked = whole
     rows, held = _prepare_rows(settings, checked, place, origin, on_event)
     chosen = choose_denoisers(learner.list_denoisers(folder, scheduler_config), settings)
     written = _write_own_parts(origin, place, chosen) if settings.full else ()
@@ -123,9 +126,10 @@ def train(
 
 def _add_prior(
     settings: TrainingSettings, checked: Checked, place: Place, origin: Origin, *, stop: Stop, on_event: OnEvent
-) -> Checked:
+) -> Checked | None:
     """Makes as many prior pictures as others, or prompts if there are more, and reads the data anew with them.
 
+    Returns None after a stop: some of the pictures are no data to go on with.
     They have the model's default shape, or where they keep what it knows (`preserve`) those that are learnt.
     """
     folder = place.output / FOLDER
@@ -133,11 +137,10 @@ def _add_prior(
     count = max(sum(not example.is_prior for example in checked.examples), len(prompts))
     learnt = [Shape(**cut.bucket._asdict()) for cut in checked.data.cuts]
     shapes = [shape for shape in dict.fromkeys(learnt) if shape in checked.model.shapes and settings.preserve]
-    maker = PriorMaker(checked.model, folder, cache_dir=place.cache_dir, on_progress=origin.on_progress)
+    maker = PriorMaker(checked.model, place, on_progress=origin.on_progress)
     shapes = shapes or [checked.model.default_shape]
-    maker.make(prompts, count, shapes=shapes, seed=settings.seed, stop=stop, on_event=on_event)
-    if stop.is_asked:
-        return checked
+    if not maker.make(prompts, count, shapes=shapes, seed=settings.seed, stop=stop, on_event=on_event):
+        return None
     with_prior = settings.model_copy(update={"data": (*settings.data, f"{folder},prior")})
     return check_training(with_prior, checked.model, origin.learner, name=checked.name)
 
@@ -196,21 +199,24 @@ def _write_own_parts(origin: Origin, place: Place, chosen: Sequence[Denoiser]) -
 def _compare_hosts(settings: TrainingSettings, checked: Checked, place: Place, revision: str) -> None:
     """Raises HostsError where hosts were told other things, have other files, or see another output folder."""
     own = {"hub_token", "data", "output", "profile"}  # paths may be the machine's own
+    facts = {
+        "JAX": jax.__version__,
+        "settings": settings.model_dump_json(exclude=own, exclude_defaults=True),
+        "weights": revision,
+        "data": f"{len(checked.examples)} pictures ({checked.fingerprint})",
+    }
+    if not place.is_common:
+        hosts.compare(facts)
+        return
     mark = place.output / ".hosts"
     text = hosts.agree("mark", secrets.token_hex(8))
     if hosts.is_leader():
         mark.write_text(text, "utf-8")
     hosts.wait("the mark is written")
     is_seen = mark.exists() and mark.read_text("utf-8") == text
-    facts = {
-        "JAX": jax.__version__,
-        "settings": settings.model_dump_json(exclude=own, exclude_defaults=True),
-        "weights": revision,
-        "data": f"{len(checked.examples)} pictures ({checked.fingerprint})",
-        "the output folder": "what the first host wrote there" if is_seen else f"nothing in {place.output}",
-    }
+    seen = "what the first host wrote there" if is_seen else f"nothing in {place.output}"
     try:
-        hosts.compare(facts)
+        hosts.compare({**facts, "the output folder": seen})
     finally:
         if hosts.is_leader():
             mark.unlink(missing_ok=True)

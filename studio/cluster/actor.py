@@ -69,6 +69,7 @@ class HostActor:
             force=True,
         )
         self._stock = Stock(settings)
+        self._own = settings.data_dir / "cache" / "sending" / worker  # this may be the studio's own data directory
 
     def list_missing(self, wanted: Sequence[Attachment]) -> list[Attachment]:
         """Returns the files that must be stored before a job begins."""
@@ -102,6 +103,7 @@ class FollowerActor(HostActor):
     def _follow(self) -> None:
         try:
             with self._hold_lock(), self._meet():
+                shutil.rmtree(self._own, ignore_errors=True)  # of a training that ended with its slice
                 follow(
                     open_devices(self._settings),
                     self._settings.data_dir,
@@ -117,8 +119,9 @@ class WorkerActor(HostActor):
 
     def __init__(self, worker: str, number: int, address: hosts.Address | None = None) -> None:
         super().__init__(worker, number, address)
-        own = self._settings.data_dir / "cache" / "sending" / worker  # this may be the studio's own data directory
-        self._settings = dataclasses.replace(self._settings, outputs=own / "outputs", trainings=own / "training")
+        self._settings = dataclasses.replace(
+            self._settings, outputs=self._own / "outputs", trainings=self._own / "training"
+        )
         self._epoch = secrets.token_hex(8)
         self._outbox = Outbox()
         self._desk = OutboxDesk(self._settings, self._outbox, self._stock)

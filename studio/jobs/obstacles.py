@@ -46,7 +46,7 @@ def _explain(job: Job, workers: Sequence[WorkerRow]) -> Job:
 
 def _makes(worker: WorkerRow, job: Job) -> bool:
     if job.kind == TRAIN:
-        return not worker.is_pinned and worker.hosts == 1  # a slice takes no trainings (line/standing.py)
+        return not worker.is_pinned
     return worker.model == job.recipe.model or not worker.is_pinned
 
 
@@ -56,7 +56,7 @@ def _say_nobody(workers: Sequence[WorkerRow], able: Sequence[WorkerRow], job: Jo
     if able:
         return say("waits for {workers}: drained, gets no jobs", workers=_name(able))
     if job.kind == TRAIN:
-        return say("waits for a worker that trains: all are pinned to models or slices of several hosts")
+        return say("waits for a worker that trains: all are pinned to models")
     return say("waits for a worker: all are pinned to other models")
 
 

@@ -11,8 +11,6 @@ from typing import Annotated, Literal
 
 from pydantic import BaseModel, ConfigDict, Field, StringConstraints
 
-from pipelines.errors import LumeshError
-from pipelines.messages import say
 from pipelines.models.model import Model
 from pipelines.training.data.prompts import AUTO
 
@@ -25,13 +23,6 @@ MAX_PRIOR_PROMPTS = 500
 Strength = Literal["gentle", "usual", "strong"]
 STRENGTHS: tuple[Strength, ...] = ("gentle", "usual", "strong")
 PriorPrompt = Annotated[str, StringConstraints(strip_whitespace=True, min_length=1, max_length=MAX_CAPTION_CHARS)]
-
-
-class CannotTrainError(LumeshError):
-    """Nobody trains here: every worker is a slice of several hosts, which share no folder for states."""
-
-    title = say("This studio cannot train")
-    status = 409
 
 
 @dataclass(frozen=True, kw_only=True)

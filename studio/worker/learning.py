@@ -58,6 +58,7 @@ def learn_with_jax(settings: Settings) -> Learn:
             cache_dir=settings.cache_dir,
             allow_cpu=settings.allow_cpu,
             packs=settings.pack_paths,
+            is_common=False,
         )
         result = train(
             lesson.settings,

@@ -21,7 +21,7 @@ from studio.worker import gauges
 from studio.worker.bench import Generate, Trace
 from studio.worker.desk import Desk
 from studio.worker.gauges import MeasureDevices
-from studio.worker.learning import learn_with_jax, pretend_to_learn
+from studio.worker.learning import Learn, learn_with_jax, pretend_to_learn
 from studio.worker.loop import Worker
 from studio.worker.resident import Finder, Loader, Resident
 
@@ -52,7 +52,7 @@ def make_worker(
         trouble=trouble,
         generate=opened.generate,
         image_hook=load_hook(settings.access.image_hook),
-        learn=pretend_to_learn if settings.fake else learn_with_jax(settings),
+        learn=opened.learn,
     )
 
 
@@ -69,8 +69,8 @@ def _choose_trace(settings: Settings) -> Trace | None:
 class Devices:
     """The devices: a one-line description for people, the number of chips, and what can be done with them.
 
-    `generate` runs recipes on them. `damaged` counts entries of the compilation cache that were deleted when it was
-    opened.
+    `generate` runs recipes on them, and `learn` trains. `damaged` counts entries of the compilation cache that were
+    deleted when it was opened.
     """
 
     title: str
@@ -79,6 +79,7 @@ class Devices:
     find: Finder
     measure: MeasureDevices
     generate: Generate = generate_together
+    learn: Learn = pretend_to_learn
     damaged: int = 0
 
 
@@ -126,5 +127,6 @@ def open_devices(settings: Settings) -> Devices:
         load=load,
         find=find,
         measure=registry.measure_devices,
+        learn=learn_with_jax(settings),
         damaged=damaged,
     )

@@ -1,9 +1,9 @@
 """A slice of several hosts as one worker: the first host has the desk and leads, the others do what it does.
 
-What the leader's loop asks of a model (find, load, warm, generate, unload) is written into the hosts' common log before
-it begins; the others read it there and do it on their own devices. What happens within, chunk by chunk, is agreed by
-pipelines/runtime/devices. A person's wish to end is heard between chunks alone, where all hosts stop together; while
-a model loads or compiles it waits.
+What the leader's loop asks of a model (find, load, warm, generate, learn, unload) is written into the hosts' common log
+before it begins; the others read it there and do it on their own devices. What happens within, chunk by chunk, is
+agreed by pipelines/runtime/devices. A person's wish to end is heard between chunks alone, or between a training's
+steps, where all hosts stop together; while a model loads or compiles it waits.
 
 Every command ends on all hosts before the next one, and in the same way: hosts of which one failed alone, or hangs,
 have come apart. They end, and whoever started them starts all of them again.
@@ -12,6 +12,7 @@ have come apart. They end, and whoever started them starts all of them again.
 import contextlib
 import dataclasses
 import logging
+import shutil
 import threading
 import time
 from collections.abc import Callable, Iterator, Sequence
@@ -26,11 +27,17 @@ from pipelines.pictures.references import References
 from pipelines.recipes.recipe import Recipe
 from pipelines.runtime.devices import hosts
 from pipelines.stages import Embeddings, Family, OnProgress, Outcome, Progress, ignore_progress
+from pipelines.training.settings import TrainingSettings
+from pipelines.training.stop import Stop
+from studio.library import training_files, training_packs
+from studio.worker.learning import Learnt, Lesson
 from studio.worker.opening import Devices
 from studio.worker.progress import PREVIEW_INTERVAL_S
 from studio.worker.runners.generate import PROMPT
 
 NEXT = "what comes next"
+WORK = "a training's pictures and state"
+SHOWN_ONLY = (training_files.SHOWN,)
 STUCK_S = 60.0
 """How long a host that failed waits for the others to fail, too, before all of them count as apart."""
 
@@ -43,7 +50,7 @@ log = logging.getLogger(__name__)
 def lead(opened: Devices, data_dir: Path) -> Devices:
     """Returns this host's devices so that whatever is done with them is done on all hosts."""
     leader = _Leader(opened, data_dir)
-    return dataclasses.replace(opened, find=leader.find, load=leader.load, generate=leader.generate)
+    return dataclasses.replace(opened, find=leader.find, load=leader.load, generate=leader.generate, learn=leader.learn)
 
 
 def follow(opened: Devices, data_dir: Path, read_catalog: Callable[[], Catalog]) -> NoReturn:
@@ -63,8 +70,30 @@ class _Leader:
 
     def find(self, model: Model, on_progress: OnProgress) -> None:
         """Finds a model's files on every host; raises ModelError where one cannot."""
-        _command("find", model=model.id)
+        _command("find", model=model.id, is_start=False)
         _find_on_all(lambda: self._opened.find(model, _Patient(on_progress)))
+
+    def learn(self, lesson: Lesson) -> Learnt:
+        """Trains on all hosts, each in a copy of the lesson's folder.
+
+        All see the same pictures, state and settings, and what is learnt is written on each: the first one's is kept.
+        """
+        self.find(lesson.model, lesson.on_progress)
+        _command("find", model=lesson.model.id, is_start=True)
+        _find_on_all(lambda: self._opened.find(lesson.model.choose_start(), _Patient(lesson.on_progress)))
+        own = {"data", "output"}
+        _command(
+            "learn",
+            model=lesson.model.id,
+            name=lesson.name,
+            folder=str(lesson.output.relative_to(self._data_dir)),
+            settings=lesson.settings.model_dump(mode="json", exclude=own),
+        )
+        hosts.share(WORK, training_packs.pack(lesson.output, leaves_out=SHOWN_ONLY) or b"")
+        patient = dataclasses.replace(
+            lesson, on_event=_suppress(lesson, lesson.on_event), on_progress=_suppress(lesson, lesson.on_progress)
+        )
+        return _together(lambda: self._opened.learn(patient))
 
     def load(self, model: Model, on_progress: OnProgress) -> Family:
         self.find(model, on_progress)
@@ -128,8 +157,30 @@ class _Follower:
         self._read_catalog = read_catalog
         self._family: Family | None = None
 
-    def find(self, model: str) -> None:
-        _find_on_all(lambda: self._opened.find(self._read_catalog().get(model), ignore_progress))
+    def find(self, model: str, *, is_start: bool) -> None:
+        def find() -> None:
+            found = self._read_catalog().get(model)
+            self._opened.find(found.choose_start() if is_start else found, ignore_progress)
+
+        _find_on_all(find)
+
+    def learn(self, model: str, name: str, folder: str, settings: dict[str, Any]) -> None:
+        output = self._data_dir / folder
+        packed = hosts.share(WORK, b"")
+        try:
+            training_packs.unpack(packed, output, leaves_out=SHOWN_ONLY)
+            lesson = Lesson(
+                settings=TrainingSettings(**settings, data=(str(output / training_files.DATA),), output=output),
+                model=self._read_catalog().get(model),
+                name=name,
+                output=output,
+                stop=Stop(),
+                on_event=lambda _event: None,
+                on_progress=ignore_progress,
+            )
+            _together(lambda: self._opened.learn(lesson))
+        finally:
+            shutil.rmtree(output, ignore_errors=True)
 
     def load(self, model: str) -> None:
         self._family = _together(lambda: self._opened.load(self._read_catalog().get(model), ignore_progress))
@@ -185,7 +236,20 @@ class _Patient:
             self._on_progress(dataclasses.replace(progress, draw_preview=None))
 
 
-def _command(name: str, **fields: Any) -> None:
+def _suppress(lesson: Lesson, hear: Callable[[Any], None]) -> Callable[[Any], None]:
+    """Returns what hears of a lesson that is to stop, and leaves it at that: all hosts stop where they agree on it."""
+
+    def patient(told: Any) -> None:
+        try:
+            hear(told)
+        except Exception:
+            if not lesson.stop.is_asked:
+                raise
+
+    return patient
+
+
+def _command(name: str, /, **fields: Any) -> None:
     hosts.agree(NEXT, {"do": name, **fields})
 
 

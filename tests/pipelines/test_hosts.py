@@ -26,6 +26,7 @@ from pipelines.training.place import Place
 from pipelines.training.results.state import find_newest
 from pipelines.training.run import train
 from pipelines.training.settings import read_settings
+from studio.library import training_packs
 from tests.conftest import encode_picture, find_free_port, wait_for
 from tests.forked_python import find_forked_python
 from tests.pipelines.training.zorb import make
@@ -187,6 +188,37 @@ def test_a_killed_host_ends_the_other_and_the_same_command_goes_on(alone: Alone,
     (step,) = re.findall(r"goes on from step (\d+)", said)
     resumed = alone.learn("killed", steps=800, lr_scheduler="constant", stops_at=int(step) + 1)
     assert min(resumed) == int(step) + 1
+
+
+def test_a_slice_trains_without_a_common_folder_pauses_and_goes_on_as_one_host_does(
+    alone: Alone, data_dir: Path
+) -> None:
+    """As a worker of several hosts does: the first one leads, and alone keeps the state, which any worker takes."""
+    folder = alone.folder
+    training = {**alone.settings, "prior_prompt": ["a blue boat"], "sample": ["a zorb"], "sample_every": STEPS}
+    asked = {"models": str(data_dir / "models"), "training": training, "pauses_at": SAVED}
+    (folder / "asked-slice.json").write_text(json.dumps(asked), "utf-8")
+    port = str(find_free_port())
+    running = [start(one, "-m", "tests.studio.worker.on_a_slice", str(folder), port, str(one)) for one in range(2)]
+    try:
+        said = [process.communicate(timeout=START_S)[0] for process in running]
+    finally:
+        for process in running:
+            process.kill()
+            process.wait()
+    assert [process.returncode for process in running] == [0, 0], said[0][-3000:] + said[1][-3000:]
+    seen = json.loads((folder / "slice.json").read_text("utf-8"))
+    first, second = seen["heard"]
+    assert seen["files"] == [0, 1]
+    assert max(event["step"] for event in first if event["event"] == "step") == AGREE_EVERY
+    assert [event["step"] for event in second if event["event"] in ("resumed", "sample")] == [AGREE_EVERY, STEPS]
+    assert [event["event"] for event in second].count("prior") == 0, "they came with the state"
+    assert not [*(folder / "slice-1" / "training").iterdir()]
+
+    training_packs.unpack((folder / "work.zip").read_bytes(), folder / "of-slice")
+    losses = alone.learn("of-slice", prior_prompt=("a blue boat",))
+    own = {event["step"]: event["loss"] for event in second if event["event"] == "step"}
+    assert own == pytest.approx(losses, rel=SAME_LOSS)
 
 
 def test_check_slice_says_that_two_hosts_work_together(data_dir: Path) -> None:

@@ -41,6 +41,8 @@ PORT = 8476
 SLICE_MS = 1000  # of waiting, between which Ctrl+C is heard
 WATCH_S = 1.0
 KEPT_ENTRIES = 1000  # of the leader's log, which followers read at once
+SHARED_BYTES = 2**23
+"""What `share` sends at once: one program for all sizes."""
 METADATA = "http://metadata.google.internal/computeMetadata/v1/instance/attributes/"
 METADATA_S = 2.0
 # What collectives of a CPU and the coordination service say when another process is gone.
@@ -221,6 +223,23 @@ def collect(topic: str, value: Any) -> list[Any]:
     if any(asked != topic for asked, _ in said):
         raise HostsError(english(f"Hosts came to different places: {', '.join(asked for asked, _ in said)}."))
     return [found for _, found in said]
+
+
+def share(topic: str, content: bytes) -> bytes:
+    """Returns the leader's bytes on all hosts, of any number: they go over the devices' own links."""
+    if _here.group is None:
+        return content
+    from jax.experimental import multihost_utils
+
+    size = agree(topic, len(content))
+    parts: list[bytes] = []
+    for start in range(0, size, SHARED_BYTES):
+        part = np.zeros(SHARED_BYTES, np.uint8)
+        if is_leader():
+            own = np.frombuffer(content[start : start + SHARED_BYTES], np.uint8)
+            part[: own.size] = own
+        parts.append(np.asarray(multihost_utils.broadcast_one_to_all(part)).tobytes())
+    return b"".join(parts)[:size]
 
 
 def wait(topic: str) -> None:

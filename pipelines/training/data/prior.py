@@ -17,6 +17,7 @@ from pipelines.recipes.resolving import resolve
 from pipelines.runtime.devices import hosts
 from pipelines.stages import OnProgress
 from pipelines.training.engine.loop import OnEvent, Stop
+from pipelines.training.place import Place
 from pipelines.training.results.samples import load_beside
 
 FOLDER = "prior"
@@ -25,10 +26,10 @@ FOLDER = "prior"
 class PriorMaker:
     """Makes the prior pictures of one model that are not in the folder yet."""
 
-    def __init__(self, model: Model, folder: Path, *, cache_dir: Path, on_progress: OnProgress) -> None:
+    def __init__(self, model: Model, place: Place, *, on_progress: OnProgress) -> None:
         self._model = model
-        self._folder = folder
-        self._cache_dir = cache_dir
+        self._folder = place.output / FOLDER
+        self._place = place
         self._on_progress = on_progress
 
     def make(
@@ -40,23 +41,26 @@ class PriorMaker:
         seed: int,
         stop: Stop,
         on_event: OnEvent,
-    ) -> None:
-        """Makes `count` pictures, of each prompt and in each shape in turn; their seeds follow `seed`."""
+    ) -> bool:
+        """Makes `count` pictures, of each prompt and in each shape in turn; their seeds follow `seed`.
+
+        Returns whether all are there: False after a stop, on all hosts.
+        """
         self._folder.mkdir(parents=True, exist_ok=True)
         files = [self._folder / f"{number:04d}{suffix_of(self._model)}" for number in range(count)]
         wanted = [f"{prompts[number % len(prompts)]}\n" for number in range(count)]
         missing = [number for number, file in enumerate(files) if _read_caption(file) != wanted[number]]
         missing = hosts.agree("prior pictures to make", missing)
         if not missing:
-            return
+            return True
         on_event({"event": "prior", "done": 0, "total": len(missing)})
         catalog = Catalog(models=(self._model,))
-        family = load_beside(self._model, cache_dir=self._cache_dir, on_progress=self._on_progress)
+        family = load_beside(self._model, cache_dir=self._place.cache_dir, on_progress=self._on_progress)
         try:
             for done, number in enumerate(missing):
                 if any(hosts.collect("stop", stop.is_asked)):
                     stop.ask("another host")
-                    return
+                    return False
                 asked = Recipe(
                     model=self._model.id,
                     prompt=prompts[number % len(prompts)],
@@ -65,7 +69,7 @@ class PriorMaker:
                 )
                 recipe = resolve(asked, catalog)
                 pixels: np.ndarray = generate(family, recipe, on_progress=self._on_progress).pixels
-                if hosts.is_leader():
+                if self._place.is_written_here:
                     save_outputs(pixels, recipe, files[number])
                     # Last, since its caption makes a picture count as made.
                     files[number].with_suffix(".txt").write_text(wanted[number], "utf-8")
@@ -73,6 +77,7 @@ class PriorMaker:
         finally:
             family.unload()
         hosts.wait("the prior pictures are written")
+        return True
 
 
 def _read_caption(file: Path) -> str | None:

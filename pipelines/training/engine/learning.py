@@ -73,7 +73,9 @@ class Learning:
         state = start_state(self.origin, self.denoiser, built, optimizer=optimizer, settings=settings)
         losses: list[float] = []
         with ExitStack() as stack:
-            states = StateFolder(place.output / f"state{self.denoiser.ending}", keep=settings.keep)
+            states = StateFolder(
+                place.output / f"state{self.denoiser.ending}", keep=settings.keep, is_common=place.is_common
+            )
             stack.callback(states.close)
             facts = self._list_facts()
             first = 0
@@ -138,11 +140,11 @@ class Learning:
     def write(self, built: LearningModule, state: TrainState, folder: Path, name: str) -> Path:
         """Writes what was learnt so far: a LoRA file, or the model's folder; returns the file or folder.
 
-        Of several hosts the first one writes, and all return when it is written.
+        Of several hosts the first one writes, or each its own copy; all return when it is written.
         """
         values = _fetch_best(state)
         target = folder if built.config is None else folder / f"{name}.safetensors"
-        if hosts.is_leader():
+        if self.place.is_written_here:
             if built.config is None:
                 self._write_model(values, target)
             else:

@@ -1,5 +1,8 @@
 """A training's state on disk, by orbax: written in the background, whole or not at all, for any mesh and host count.
 
+Several hosts write their parts of it into a folder that all see. Where they have none in common, the whole state is
+fetched, which is little of a LoRA, and the first one writes it; to go on from it, each host must have a copy.
+
 Beside the arrays lie facts: what the state was made with, so that a run with another model, other data or settings
 says so instead of going on with it.
 """
@@ -11,6 +14,8 @@ from collections.abc import Callable, Mapping
 from pathlib import Path
 from typing import Any
 
+import jax
+import numpy as np
 import orbax.checkpoint as ocp
 
 from pipelines.errors import LumeshError, RecipeError
@@ -29,25 +34,42 @@ def find_newest(folder: Path) -> int | None:
 
 
 class StateFolder:
-    """The folder of a training's states; close it to wait for what is still being written."""
+    """The folder of a training's states; close it to wait for what is still being written.
 
-    def __init__(self, folder: Path, *, keep: int) -> None:
+    `is_common` says whether all hosts see it.
+    """
+
+    def __init__(self, folder: Path, *, keep: int, is_common: bool = True) -> None:
         self._folder = folder
+        self._is_own = hosts.count() > 1 and not is_common
+        self._last: int | None = None
+        """The step of the last state that was saved by the first host alone."""
+        folder.mkdir(parents=True, exist_ok=True)
         self._manager = ocp.CheckpointManager(
             folder.resolve(),
-            options=ocp.CheckpointManagerOptions(max_to_keep=keep, enable_async_checkpointing=True, create=True),
+            options=ocp.CheckpointManagerOptions(
+                max_to_keep=keep,
+                enable_async_checkpointing=True,
+                create=False,
+                multiprocessing_options=_alone() if self._is_own else ocp.options.MultiprocessingOptions(),
+            ),
             item_names=("state", "facts"),
         )
 
     @property
     def newest(self) -> int | None:
         """Returns the step of the newest whole state."""
-        return self._manager.latest_step()
+        return self._manager.latest_step() if self._last is None else self._last
 
     def save(self, step: int, state: Any, facts: Mapping[str, Any]) -> None:
         """Starts to write the state after so many steps; copies of its arrays are made before this returns."""
         if step == self.newest:
             return
+        if self._is_own:
+            state = jax.tree.map(hosts.fetch, state)
+            self._last = step
+            if not hosts.is_leader():
+                return
         self._manager.save(
             step, args=ocp.args.Composite(state=ocp.args.StandardSave(state), facts=ocp.args.JsonSave(dict(facts)))
         )
@@ -98,9 +120,11 @@ class StateFolder:
                         )
                     }
                 )
-        return self._manager.restore(newest, args=ocp.args.Composite(state=ocp.args.StandardRestore(described)))[
-            "state"
-        ]
+        wanted = jax.tree.map(_hold, described) if self._is_own else described
+        state = self._manager.restore(newest, args=ocp.args.Composite(state=ocp.args.StandardRestore(wanted)))["state"]
+        if self._is_own:
+            state = jax.tree.map(lambda value, leaf: hosts.place(value, leaf.sharding), state, described)
+        return state
 
     def wait(self) -> None:
         """Returns when everything is on disk."""
@@ -123,3 +147,16 @@ def _silence_abandoned_reads() -> None:
             report(unraisable)
 
     sys.unraisablehook = report_others
+
+
+def _alone() -> ocp.options.MultiprocessingOptions:
+    """Returns the options of a host that reads and writes a folder of its own, and waits for no other."""
+    own = jax.process_index()
+    return ocp.options.MultiprocessingOptions(
+        primary_host=own, active_processes={own}, barrier_sync_key_prefix=f"host-{own}"
+    )
+
+
+def _hold(leaf: Any) -> np.ndarray:
+    """Returns room in this host's memory for an array that is described."""
+    return np.zeros(leaf.shape, leaf.dtype)

@@ -53,8 +53,6 @@ class Taker:
     held_from: float = 0.0
     swap_s: float = 0.0
     is_pinned: bool = False
-    can_train: bool = True
-    """Whether it takes trainings, whose model is ""."""
 
     @property
     def patience_s(self) -> float:
@@ -228,8 +226,6 @@ def choose(line: Line, taker: Taker, fleet: Fleet = NOBODY, *, now: float) -> Wa
     """Returns the job that this worker runs next; None when none waits, or when it does better to keep its model."""
     own = line.find_first(taker.model) if taker.model else None
     others = [] if taker.is_pinned else [model for model in line.list_models() if model != taker.model or not model]
-    if not taker.can_train:
-        others = [model for model in others if model]
     if not others:
         return own
     unheld = [model for model in others if not (model and fleet.holders.get(model))]

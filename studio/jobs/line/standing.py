@@ -44,7 +44,6 @@ def make_taker(worker: WorkerRow, *, model: str) -> Taker:
         held_from=worker.model_since if worker.model == model else time.time(),
         swap_s=worker.swap.get("total_s", 0.0) if worker.swap else 0.0,
         is_pinned=worker.is_pinned,
-        can_train=worker.hosts == 1,
     )
 
 

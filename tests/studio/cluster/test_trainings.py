@@ -156,10 +156,9 @@ def test_a_cancelled_training_ends(
     assert not [*settings.loras_dir.glob("*")]
 
 
-def test_a_slice_is_not_asked_to_train(client: TestClient, database: Database, upload: Callable[..., str]) -> None:
+def test_a_slice_takes_trainings(client: TestClient, database: Database, upload: Callable[..., str]) -> None:
     with database.write() as tx:
         tx.execute("UPDATE workers SET hosts = 4, state = 'ready'")
-    asked: dict[str, Any] = {"model": "demo-sdxl", "name": "zorb", "pictures": [{"id": upload("red")}]}
-    answer = client.post("/api/v1/trainings", json=asked)
-    assert answer.status_code == 409
-    assert "slices of several hosts" in answer.text
+    asked: dict[str, Any] = {"model": "demo-sdxl", "name": "zorb", "pictures": [{"id": upload("red"), "caption": "x"}]}
+    job_id = client.post("/api/v1/trainings", json=asked).raise_for_status().json()["id"]
+    assert "waits for a worker" not in client.get(f"/api/v1/jobs/{job_id}").json()["reason"]

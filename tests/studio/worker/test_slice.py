@@ -1,5 +1,6 @@
 """What the first host of a slice does for the others; what several do together is tested in cluster/test_ray.py."""
 
+from dataclasses import replace
 from pathlib import Path
 from typing import Any
 
@@ -13,8 +14,11 @@ from pipelines.models.catalog import Catalog
 from pipelines.recipes.recipe import Recipe
 from pipelines.recipes.resolving import resolve
 from pipelines.stages import Progress, ignore_progress
+from pipelines.training.settings import TrainingSettings
+from pipelines.training.stop import Stop
 from studio.worker import slice as module
 from studio.worker.gauges import FAKE_DEVICE
+from studio.worker.learning import Learnt, Lesson
 from studio.worker.opening import Devices
 from studio.worker.slice import lead
 
@@ -59,6 +63,42 @@ def test_a_wish_to_end_is_heard_between_chunks_where_all_hosts_are_told() -> Non
     patient(Progress(phase="loading"))
     with pytest.raises(Cancelled):
         patient(Progress(phase="denoising", draw_preview=lambda: PIXELS))
+
+
+def test_a_lesson_hears_a_wish_to_end_where_all_hosts_agree_to_stop(catalog: Catalog, tmp_path: Path) -> None:
+    """What the studio's watch raises before the first step would end the first host alone."""
+    heard: list[Any] = []
+    learnt = Learnt(files=())
+
+    def learn(lesson: Lesson) -> Learnt:
+        for told in ({"event": "prior"}, {"event": "compiling"}):
+            lesson.on_event(told)
+        lesson.on_progress(Progress(phase="loading"))
+        return learnt
+
+    def hear(told: Any) -> None:
+        heard.append(told)
+        lesson.stop.ask("pause")
+        raise Cancelled
+
+    lesson = Lesson(
+        settings=TrainingSettings(),
+        model=catalog.default,
+        name="zorb",
+        output=tmp_path / "training" / "job",
+        stop=Stop(),
+        on_event=hear,
+        on_progress=hear,
+    )
+    assert lead(replace(open_fake(), learn=learn), tmp_path).learn(lesson) is learnt
+    assert len(heard) == 3
+
+    def fail(told: Any) -> None:
+        raise OSError(told)
+
+    alone = replace(lesson, stop=Stop(), on_event=fail)
+    with pytest.raises(OSError, match="prior"):
+        lead(replace(open_fake(), learn=learn), tmp_path).learn(alone)
 
 
 def test_a_preview_is_drawn_at_once_and_not_too_often() -> None:
