@@ -273,17 +273,19 @@ def test_this_hardware_is_planned_as_the_worker_uses_it(
     assert (found["mode"], found["mesh"]) == planned
 
 
-def test_the_mesh_reaches_the_planner_and_is_part_of_the_key(
+def test_mesh_and_weights_reach_the_planner_and_are_part_of_the_key(
     settings: Settings, wait_for: Callable[..., object]
 ) -> None:
     script = "import json, sys; print(json.dumps(sys.argv))"
     planner, question = make_planner(settings, sys.executable, "-c", script)
     split = dataclasses.replace(question, mesh="dp=2,sp=4")
-    assert len({one.key for one in (question, split, dataclasses.replace(question, weights="int8"))}) == 3
-    for asked in (question, split):
+    rounded = dataclasses.replace(question, weights="int8")
+    assert len({one.key for one in (question, split, rounded)}) == 3
+    for asked in (question, split, rounded):
         run = planner.ask(asked)
         wait_for("the end", lambda run=run: run.state != "running")
         assert ("dp=2,sp=4" in (run.plan or ())) is (asked is split)
+        assert ("int8" in (run.plan or ())) is (asked is rounded)
 
 
 def test_weights_that_are_not_alike_of_all_models_are_called_mixed(settings: Settings, database: Database) -> None:
