@@ -13,7 +13,7 @@ from pipelines.commands.notes import Notes
 from pipelines.errors import ModelError, RecipeError
 from pipelines.loras.files import SUFFIX, LoraFile, find_lora_file, inspect_lora
 from pipelines.messages import Message, english, tell
-from pipelines.models.catalog import VIDEO_STRIDE, AttentionOptions, Catalog, Model, Shape
+from pipelines.models.catalog import VIDEO_STRIDE, Catalog, Model, Shape
 from pipelines.recipes import sigmas
 from pipelines.recipes.recipe import Recipe, read_recipe
 from pipelines.recipes.resolving import list_idle, resolve, take_lora_tags
@@ -77,7 +77,7 @@ def limit_attention(model: Model, *, window_size: int | None, smooths_keys: bool
         typer.echo(f"lumesh: --window_size and --use_k_smooth have no effect: {model.id} is no Wan.", err=True)
         return model
     window = window_size if window_size is not None else model.attention.window
-    options = AttentionOptions(smooths_keys=smooths_keys or model.attention.smooths_keys, window=window)
+    options = replace(model.attention, smooths_keys=smooths_keys or model.attention.smooths_keys, window=window)
     return replace(model, attention=options)
 
 

@@ -266,6 +266,8 @@ def _search(what: str, topology: str, *, as_json: bool) -> None:
                 share = f"{busy.utilisation:.1%} of the peak"
                 if busy.is_bound_by_units:
                     share = f"bound by the matrix units, which allow {min(1.0, busy.most):.0%} of the peak"
+                else:
+                    share += f", {busy.small_utilisation:.1%} where logits are small"
                 Console().print(f"{topology}, heads of {width}: {tiles}: {share}", soft_wrap=True)
     if as_json:
         options.print_json(found)

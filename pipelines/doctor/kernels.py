@@ -96,9 +96,9 @@ def _attend_exactly(query_BLC: Any, key_BLC: Any, value_BLC: Any, *, heads: int,
 
 
 def _check_flash(place: Place) -> tuple[Arrays, Arrays]:
-    """Heads of 128, and two of 64 side by side with a window; no length fills its tiles."""
+    """Heads of 128, also with small logits, and two of 64 side by side with a window; no length fills its tiles."""
     found, expected = [], []
-    for heads, keys, window in ((1, 700, None), (2, 600, 50)):
+    for heads, keys, window, bounds_logits in ((1, 700, None, False), (1, 700, None, True), (2, 600, 50, False)):
         query = draw(1, 1, 600, 128)
         key, value = draw(2, 1, keys, 128), draw(3, 1, keys, 128)
         run = functools.partial(
@@ -107,6 +107,7 @@ def _check_flash(place: Place) -> tuple[Arrays, Arrays]:
             scale=(128 // heads) ** -0.5,
             vmem_bytes=place.vmem_bytes,
             window=window,
+            bounds_logits=bounds_logits,
             interpret=place.interprets,
         )
         found.append(jit(run)(query, key, value))

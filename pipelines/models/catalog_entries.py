@@ -187,12 +187,12 @@ def _read_example(model_id: Any, written: Any) -> Example:
 
 
 def _read_attention(model_id: str, options: Any) -> AttentionOptions:
-    advice = say("Write such as { smooths_keys = true, window = 4096 }; either may be left out.")
+    advice = say("Write such as { smooths_keys = true, bounds_logits = true, window = 4096 }; each may be left out.")
     if not isinstance(options, dict):
         raise ModelError(
             say("{model}: attention is a table, not {value}.", model=model_id, value=repr(options)), advice=advice
         )
-    kinds = {"smooths_keys": bool, "window": int}
+    kinds = {"smooths_keys": bool, "bounds_logits": bool, "window": int}
     for name, value in cast(dict[str, Any], options).items():
         if name not in kinds:
             raise ModelError(

@@ -69,10 +69,12 @@ class AttentionOptions:
 
     With a `window` a video token attends only to tokens at most that many positions before or after it, in one order
     over frames, rows and columns; the whole text is always visible. `smooths_keys` subtracts the keys' mean, which
-    leaves attention mathematically unchanged and reduces bf16's rounding errors.
+    leaves attention mathematically unchanged and reduces bf16's rounding errors. `bounds_logits` spares the kernel for
+    TPU the maximum of logits that are small by the lengths of queries and keys, which leaves attention unchanged too.
     """
 
     smooths_keys: bool = False
+    bounds_logits: bool = False
     window: int | None = None
 
     def __post_init__(self) -> None:

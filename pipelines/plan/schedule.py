@@ -4,7 +4,8 @@ The compiler's cost model does not cover Pallas kernels. But it can dump their f
 cycle; a kernel spends its time in the innermost loop. The schedule does not include waiting for memory, which the
 kernel hides behind computing. The compiler reads its options from the environment when it is loaded, so each kernel is
 compiled in a process of its own (`python -m pipelines.plan.schedule TOPOLOGY QUERIES KEYS STEP HEADS WIDTH`). If the
-loop has no more lines than the matrix units need cycles, the matrix units are the bottleneck.
+loop has no more lines than the matrix units need cycles, the matrix units are the bottleneck. The kernel is compiled
+with both of its loops: the one that takes maxima, and the shorter one for logits that are small.
 """
 
 import functools
@@ -47,7 +48,7 @@ _SIDES = {V6E.name: 256, V7X.name: 256}  # side of a matrix unit; the other chip
 
 @dataclass(frozen=True, kw_only=True)
 class Busy:
-    """The `cycles` of one step of keys, and its matmuls' share of the peak.
+    """The `cycles` of one step of keys, and its matmuls' share of the peak; and both where logits are small.
 
     `most` is the highest share that the matrix units' shape allows for heads of this width.
     """
@@ -55,6 +56,8 @@ class Busy:
     tiles: Tiles
     cycles: int
     utilisation: float
+    small_cycles: int
+    small_utilisation: float
     most: float
 
     @property
@@ -97,12 +100,19 @@ def measure(tiles: Tiles, *, heads: int, width: int, topology: Topology | None =
             what = f"{tiles.queries} queries, {tiles.keys} keys, {tiles.step} a step"
             raise LumeshError(english(f"The kernel with {what} is not compiled: {last}"))
         (file,) = (one for one in Path(folder).glob("*flash_attention*final_bundles.txt") if "schedule" not in one.name)
-        cycles = count_loop_cycles(file.read_text("utf-8"))
+        cycles, small_cycles, *_ = list_loop_cycles(file.read_text("utf-8"))
     group = choose_group(heads, width)
     flops = count_flops(batch=1, heads=group, width=width, queries=tiles.queries, keys=tiles.step)
     cores = 2 if chip.name in _TWO_CORES else 1
-    utilisation = cores * flops * chip.clock_hz / cycles / chip.peak_flops
-    return Busy(tiles=tiles, cycles=cycles, utilisation=utilisation, most=find_most(chip, width=width))
+    at_once = cores * flops * chip.clock_hz / chip.peak_flops  # cycles at the peak
+    return Busy(
+        tiles=tiles,
+        cycles=cycles,
+        utilisation=at_once / cycles,
+        small_cycles=small_cycles,
+        small_utilisation=at_once / small_cycles,
+        most=find_most(chip, width=width),
+    )
 
 
 def find_most(chip: Chip, *, width: int) -> float:
@@ -114,10 +124,10 @@ def find_most(chip: Chip, *, width: int) -> float:
     return 2 / (logits + sums)
 
 
-def count_loop_cycles(schedule: str) -> int:
-    """Returns the cycles of one pass through the longest innermost loop."""
-    longest = first = 0
-    depth = 0
+def list_loop_cycles(schedule: str) -> list[int]:
+    """Returns the cycles of one pass through each innermost loop, the longest first."""
+    lengths: dict[int, int] = {}
+    first = depth = 0
     for line in schedule.splitlines():
         if (found := _BUNDLE.match(line)) is None:
             continue
@@ -125,10 +135,10 @@ def count_loop_cycles(schedule: str) -> int:
         if found[2] == "LB":
             first, depth = address, here
         if depth > 1 and here >= depth:
-            longest = max(longest, address - first + 1)
+            lengths[first] = address - first + 1
         else:
             depth = 0
-    return longest
+    return sorted(lengths.values(), reverse=True)
 
 
 def _compile(tiles: Tiles, *, heads: int, width: int, topology: Topology) -> None:
@@ -140,7 +150,8 @@ def _compile(tiles: Tiles, *, heads: int, width: int, topology: Topology) -> Non
         for length in (tiles.queries, tiles.keys)
     )
     vmem_bytes = find_vmem_bytes(device.device_kind)
-    attend = functools.partial(flash_attention, heads=heads, scale=1.0, tiles=tiles, vmem_bytes=vmem_bytes)
+    options = {"tiles": tiles, "vmem_bytes": vmem_bytes, "bounds_logits": True}
+    attend = functools.partial(flash_attention, heads=heads, scale=1.0, **options)
     jax.jit(attend).lower(query, key, key).compile()
 
 

@@ -155,6 +155,7 @@ def _denoise_program(parts: Parts, layout: Layout) -> Program:
                 heads="tp",
                 tokens="sp",
                 smooths_keys=parts.attention.smooths_keys,
+                bounds_logits=parts.attention.bounds_logits,
                 window=parts.attention.window,
             ),
             running_layer=LayerPlacement(

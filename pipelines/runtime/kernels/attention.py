@@ -34,8 +34,8 @@ class AttentionAxes:
     `entered` are axes whose `shard_map` the caller is in already. Without `trades_heads`, devices that split tokens
     gather keys and values instead: two collectives, not four, for short sequences whose collectives mostly wait.
     With `interprets` the kernels for TPU run on any devices, slowly. With `learns` a gradient is wanted, and only
-    `rows` are split. The last two are a model's own: whether keys are centred, and how far a token of a self-attention
-    sees (attend_rotated alone asks for that).
+    `rows` are split. The last three are a model's own: whether keys are centred, whether the kernel for TPU looks if
+    the logits of a self-attention are small, and how far a token of one sees (attend_rotated alone asks for that).
     """
 
     mesh: Mesh
@@ -47,6 +47,7 @@ class AttentionAxes:
     interprets: bool = False
     learns: bool = False
     smooths_keys: bool = False
+    bounds_logits: bool = False
     window: int | None = None
 
     @property
@@ -347,6 +348,7 @@ def attend_merged(
         vmem_bytes=find_vmem_bytes(axes.mesh.devices.flat[0].device_kind),
         window=window,
         key_length=key_length,
+        bounds_logits=axes.bounds_logits and is_self,
         interpret=axes.interprets,
         **kernel_options,
     )

@@ -19,6 +19,9 @@ Three things make it fast by the compiler's own schedule (`python -m pipelines p
   which is known by then.
 - A step is cut into squares, and the products of the next ones are begun before the exponentials of this one.
 
+With `bounds_logits` a tile of queries that cannot have a logit beyond MOST_SMALL, by the lengths of its queries and of
+the longest key, takes no maximum at all: its weights are relative to 0, and neither overflow nor vanish.
+
 Not here: which sequences take this way, and how they lie on the mesh (attention.py).
 """
 
@@ -49,6 +52,9 @@ SQUARE = 256  # queries and keys, as the matrix units of v6e and later
 AHEAD = 2  # squares whose logits are computed before their turn; as many weights wait for their product with values
 EXCESS = 64.0  # weights of 2^64 times some thousand values are still far from the end of fp32 and bf16
 FIRST_KEYS = 16  # the maximum of so many is a start
+AHEAD_SMALL = 3  # as AHEAD, where no maximum is taken
+# 2^96 times 131 072 keys times values of 16 384 is the end of fp32, as of bf16; 2^-96 is 2^30 times the least number.
+MOST_SMALL = 96.0
 
 _ROWS_BY_ROWS = (((1,), (1,)), ((), ()))
 _QUERIES = range(1024, 2048 + 1, SQUARE)
@@ -154,6 +160,7 @@ def flash_attention(
     key_length: int | None = None,
     key_lengths_B: jax.Array | None = None,
     query_gain_BL1: jax.Array | None = None,
+    bounds_logits: bool = False,
     interpret: bool = False,
 ) -> jax.Array:
     """softmax(q k^T * scale) v of every head, (batch, length, heads * width), in the dtype of `value`.
@@ -161,7 +168,8 @@ def flash_attention(
     `vmem_bytes` is what find_vmem_bytes says of the chip; tiles are chosen to fit. With a `window`, query i sees the
     keys j with |i - j| <= window, and `first_query` is the first one's i. Keys from `key_length` on are seen by nobody,
     and those from a row's own length on by nobody of that row: at least FIRST_KEYS, known when the kernel runs; there
-    is no window then. Queries are multiplied by their gain, fp32, first. `interpret` runs the kernel without a TPU.
+    is no window then. Queries are multiplied by their gain, fp32, first. With `bounds_logits` tiles whose logits are
+    small take no maximum; the others do. `interpret` runs the kernel without a TPU.
     """
     assert window is None or key_lengths_B is None, "rows of their own lengths have no window"
     batch, query_length, channels = query_BLC.shape
@@ -176,10 +184,12 @@ def flash_attention(
     band = _Band(tiles=tiles, key_length=key_length, window=window)
     grid = (batch, heads // group, pl.cdiv(query_length, tiles.queries), band.visits)
     by_query = lambda b, h, i, j, *_: (b, i, h)  # noqa: ARG005, E731 - Pallas's index maps
-    by_key = lambda b, h, i, j, *places: (b, band.find_first(i, *places) + j, h)  # noqa: E731
+    by_key = lambda b, h, i, j, *places: (b, band.find_first(i, *places[: window is not None]) + j, h)  # noqa: E731
     places = () if window is None else (jnp.full((1,), first_query, jnp.int32),)
     if key_lengths_B is not None:
         places = (jnp.minimum(key_lengths_B, key_length).astype(jnp.int32),)
+    if bounds_logits:
+        places += (find_longest(key_BLC[:, :key_length], width=width, group=group),)
     kept = [
         pltpu.VMEM((group, SUBLANES, tiles.queries), jnp.float32),
         pltpu.VMEM((group, SUBLANES, tiles.queries), jnp.float32),
@@ -190,6 +200,7 @@ def flash_attention(
         _kernel,
         has_gain=bool(gains),
         has_lengths=key_lengths_B is not None,
+        bounds_logits=bounds_logits,
         band=band,
         width=width,
         factor=scale * math.log2(math.e),
@@ -213,6 +224,7 @@ def flash_attention(
                 pltpu.VMEM((SUBLANES, tiles.queries), jnp.float32),
                 *kept,
                 *(kept if band.visits > 1 else ()),
+                *([pltpu.SMEM((1,), jnp.int32)] if bounds_logits else []),
             ],
         ),
         compiler_params=pltpu.CompilerParams(
@@ -233,6 +245,13 @@ def flash_attention(
         interpret=interpret,
         name="flash_attention",
     )(*places, query_BLC, key_BLC, value_BLC, *gains)
+
+
+def find_longest(key_BLC: jax.Array, *, width: int, group: int) -> jax.Array:
+    """Returns the squared length of the longest key of a group of heads, (batch, groups), fp32."""
+    batch, length, channels = key_BLC.shape
+    split = key_BLC.astype(jnp.float32).reshape(batch, length, channels // (group * width), group, width)
+    return jnp.square(split).sum(-1).max((1, 3))
 
 
 def count_flops(*, batch: int, heads: int, width: int, queries: int, keys: int) -> int:
@@ -311,7 +330,14 @@ class _Square:
 
 
 def _kernel(
-    *refs: Any, has_gain: bool, has_lengths: bool, band: _Band, width: int, factor: float, query_length: int
+    *refs: Any,
+    has_gain: bool,
+    has_lengths: bool,
+    bounds_logits: bool,
+    band: _Band,
+    width: int,
+    factor: float,
+    query_length: int,
 ) -> None:
     """One tile of queries against one tile of keys; maxima, totals and sums of earlier keys are in VMEM.
 
@@ -320,8 +346,11 @@ def _kernel(
     tiles, window = band.tiles, band.window
     length_refs, refs = refs[:has_lengths], refs[has_lengths:]
     key_length: Any = length_refs[0][pl.program_id(0)] if length_refs else band.key_length
-    place_refs, (query_ref, key_ref, value_ref, *others) = refs[: window is not None], refs[window is not None :]
+    place_refs, refs = refs[: window is not None], refs[window is not None :]
+    longest_refs, (query_ref, key_ref, value_ref, *others) = refs[:bounds_logits], refs[bounds_logits:]
     gain_ref = others[0] if has_gain else None
+    longest_key: Any = longest_refs[0][pl.program_id(0), pl.program_id(1)] if longest_refs else None
+    small_ref = others.pop() if bounds_logits else None
     out_ref, scaled_ref, excess_ref, maximum_ref, total_ref, sum_ref, *saved_refs = others[has_gain:]
     row, column, last = pl.program_id(2), pl.program_id(3), pl.num_programs(3) - 1
     first_key = (band.find_first(row, *place_refs) + column) * tiles.keys
@@ -333,6 +362,12 @@ def _kernel(
         total_ref[...] = jnp.zeros_like(total_ref)
         sum_ref[...] = jnp.zeros_like(sum_ref)
 
+    def has_small_logits() -> jax.Array:
+        """No product of two vectors is longer than that of their lengths; what is no number is not small."""
+        own = [jnp.square(scaled_ref[head].astype(jnp.float32)).sum(axis=-1, keepdims=True) for head in range(group)]
+        longest = functools.reduce(jnp.maximum, own).max()
+        return longest * longest_key <= MOST_SMALL**2
+
     @pl.when(column == 0)
     def _start() -> None:
         query = query_ref[...].astype(jnp.float32) * (factor if gain_ref is None else factor * gain_ref[...])
@@ -343,6 +378,8 @@ def _kernel(
             scaled_ref[head] = jnp.where(is_own, query, 0.0).astype(scaled_ref.dtype)
         maximum_ref[...] = jnp.full_like(maximum_ref, MASKED)
         clear()
+        if small_ref is not None:
+            small_ref[0] = has_small_logits().astype(jnp.int32)
 
     def compute_logits(first: Any, count: int, head: int, queries: slice, *, is_masked: bool) -> jax.Array:
         """(count / 8, 8, queries), of the keys from `first` of the tile on."""
@@ -388,8 +425,9 @@ def _kernel(
         total_ref[head, :, queries] = fade * (total_ref[head, :, queries] + total)
         sum_ref[rows, queries] = fade[:1] * (sum_ref[rows, queries] + sums)
 
-    def add_keys(first: Any, count: int, *, is_masked: bool) -> None:
+    def add_keys(first: Any, count: int, *, is_masked: bool, is_small: bool = False) -> None:
         """Runs one step: while logits of one square are computed, so are weights of another and sums of a third."""
+        ahead = AHEAD_SMALL if is_small else AHEAD
         squares = [
             _Square(head=head, queries=queries, offset=keys.start, size=keys.stop - keys.start)
             for head in range(group)
@@ -400,28 +438,34 @@ def _kernel(
         weights: dict[int, jax.Array] = {}
         statistics: dict[int, tuple[jax.Array, jax.Array, jax.Array]] = {}
         sums = jnp.zeros(())
-        for turn in range(len(squares) + 2 * AHEAD):
+        for turn in range(len(squares) + 2 * ahead):
             if turn < len(squares):
                 square = squares[turn]
                 at = first + square.offset
                 logits[turn] = compute_logits(at, square.size, square.head, square.queries, is_masked=is_masked)
-            if 0 <= (now := turn - AHEAD) < len(squares):
+            if 0 <= (now := turn - ahead) < len(squares):
                 square, own = squares[now], logits.pop(now)
                 if square.offset == 0:
                     before = maximum_ref[square.head, :, square.queries]
                     highest, total = before, jnp.zeros_like(before)
                 else:
                     before, highest, total = statistics.pop(now - 1)
-                part = jnp.exp2(own - before)
-                statistics[now] = before, jnp.maximum(highest, own.max(axis=0)), total + part.sum(axis=0)
+                part = jnp.exp2(own if is_small else own - before)
+                highest = highest if is_small else jnp.maximum(highest, own.max(axis=0))
+                statistics[now] = before, highest, total + part.sum(axis=0)
                 weights[now] = part.reshape(square.size, -1).astype(value_ref.dtype)
-            if 0 <= (now := turn - 2 * AHEAD) < len(squares):
+            if 0 <= (now := turn - 2 * ahead) < len(squares):
                 square = squares[now]
                 value = read_values(first + square.offset, square.size, square.head, is_masked=is_masked)
                 product = jnp.dot(value, weights.pop(now), preferred_element_type=jnp.float32)
                 sums = product if square.offset == 0 else sums + product
                 if square.offset + square.size == count:
                     before, highest, total = statistics.pop(now)
+                    if is_small:
+                        rows = slice(square.head * width, (square.head + 1) * width)
+                        total_ref[square.head, :, square.queries] += total
+                        sum_ref[rows, square.queries] += sums
+                        continue
                     excess = excess_ref[:, square.queries]
                     excess_ref[:, square.queries] = jnp.maximum(excess, highest - before)
                     change(square.head, square.queries, before, highest, total, sums)
@@ -464,7 +508,17 @@ def _kernel(
         stop = jnp.minimum(jax.lax.div(jnp.maximum(after, 0) + tiles.step - 1, tiles.step), until)
         jax.lax.fori_loop(start, stop, take, None)
 
+    each = each_step if window is None else each_near_step
+
     def count_tile() -> None:
+        """Counts a tile of keys in the way that its queries allow."""
+        if small_ref is None:
+            count_relative()
+        else:
+            pl.when(small_ref[0] == 1)(lambda: each(functools.partial(add_keys, is_small=True)))
+            pl.when(small_ref[0] == 0)(count_relative)
+
+    def count_relative() -> None:
         """Relative to the maximum of the keys before; once more, after their own, where that was too far off."""
         if window is None:
             pl.when(column == 0)(lambda: raise_maximum(0, FIRST_KEYS, is_masked=is_cut))
@@ -477,7 +531,7 @@ def _kernel(
         def attempt(is_second: jax.Array) -> jax.Array:
             pl.when(is_second == 1)(restore)
             excess_ref[...] = jnp.zeros_like(excess_ref)
-            (each_step if window is None else each_near_step)(add_keys)
+            each(add_keys)
             return jnp.where((is_second == 0) & (excess_ref[...].max() > EXCESS), 1, 2)
 
         jax.lax.while_loop(lambda turn: turn < 2, attempt, jnp.int32(0))

@@ -379,9 +379,9 @@ def write_catalog(file: Path, model_id: str, attention: str) -> Path:
 
 def test_no_shipped_model_has_a_window_and_one_may_be_given(tmp_path: Path) -> None:
     assert all(model.attention == AttentionOptions() for model in load_catalog().models)
-    file = write_catalog(tmp_path / "models.toml", "wan2.1-14b", "{ smooths_keys = true, window = 4096 }")
+    file = write_catalog(tmp_path / "models.toml", "wan2.1-14b", "{ bounds_logits = true, window = 4096 }")
     found = load_catalog(file=file).get("wan2.1-14b").attention
-    assert found == AttentionOptions(smooths_keys=True, window=4096)
+    assert found == AttentionOptions(bounds_logits=True, window=4096)
 
 
 @pytest.mark.parametrize(

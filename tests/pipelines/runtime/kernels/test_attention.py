@@ -200,7 +200,8 @@ def test_a_models_window_and_centred_keys_are_the_same_through_the_kernel(
     place = functools.partial(AttentionAxes, mesh=build_mesh(mesh), rows="dp", heads="tp", tokens="sp", window=7)
     plain = own(axes=place())[:, :tokens]
     assert not np.allclose(plain, own(axes=None)[:, :tokens], atol=1e-2)
-    for axes in (place(interprets=True), place(interprets=True, smooths_keys=True), place(smooths_keys=True)):
+    of_kernel = [place(interprets=True, **option) for option in ({}, {"smooths_keys": True}, {"bounds_logits": True})]
+    for axes in (*of_kernel, place(smooths_keys=True)):
         found = jax.jit(lambda axes=axes: own(axes=axes))()
         np.testing.assert_allclose(found[:, :tokens], plain, atol=5e-6)
 

@@ -1,11 +1,13 @@
 """The attention kernel, interpreted, against a softmax in fp64: lengths that fill no tile, extreme logits, windows."""
 
+import functools
 from typing import Any
 
 import jax.numpy as jnp
 import numpy as np
 import pytest
 
+from pipelines.runtime.kernels import flash
 from pipelines.runtime.kernels.flash import (
     Tiles,
     center_keys,
@@ -99,6 +101,43 @@ def test_a_window_hides_what_is_further_away(window: int) -> None:
     query, key, value = (draw(1, 1, 530, 64, seed=seed) for seed in range(3))
     found = attend_in_tiles(query, key, value, scale=0.125, window=window)
     np.testing.assert_allclose(found, attend_exactly(query, key, value, scale=0.125, window=window), atol=2e-6)
+
+
+@pytest.mark.parametrize("size", [1.0, 5.5, 30.0], ids=["small", "small for half of the queries", "large"])
+@pytest.mark.parametrize(("heads", "width"), [(2, 64), (3, 64), (1, 128)])
+def test_logits_that_are_known_to_be_small_need_no_maximum(size: float, heads: int, width: int) -> None:
+    query, key, value = (draw(1, heads, length, width, seed=seed) for seed, length in enumerate((260, 600, 600)))
+    for x in (query, key):
+        x *= width**0.5 / np.linalg.norm(x, axis=-1, keepdims=True)
+    query *= np.where(np.arange(260) < 128, 1.0, size)[:, None]
+    found = attend_in_tiles(query, key, value, scale=width**-0.5, bounds_logits=True)
+    np.testing.assert_allclose(found, attend_exactly(query, key, value, scale=width**-0.5), atol=2e-6 * max(1.0, size))
+
+
+@pytest.mark.parametrize("sign", [1.0, -1.0], ids=["high", "low"])
+def test_small_logits_are_exact_up_to_their_bound_with_many_large_values(sign: float) -> None:
+    """Keys that are all as far from 0 as they may be, and values of 10 000: sums neither overflow nor vanish."""
+    query, key = np.ones((1, 1, 140, 64), np.float32), np.ones((1, 1, 600, 64), np.float32)
+    value = 1e4 + draw(1, 1, 600, 64, seed=2)
+    key *= sign * 0.999 * flash.MOST_SMALL * np.log(2) / 8
+    found = attend_in_tiles(query, key, value, scale=0.125, bounds_logits=True)
+    np.testing.assert_allclose(found, attend_exactly(query, key, value, scale=0.125), rtol=1e-6)
+
+
+@pytest.mark.parametrize("options", [{"window": 5}, {"window": 200}, {"key_lengths_B": jnp.asarray([530])}], ids=repr)
+def test_small_logits_may_be_masked(options: dict[str, Any]) -> None:
+    query, key, value = (draw(1, 1, 530, 64, seed=seed) for seed in range(3))
+    found = attend_in_tiles(query, key, value, scale=0.125, bounds_logits=True, **options)
+    expected = attend_exactly(query, key, value, scale=0.125, window=options.get("window"))
+    np.testing.assert_allclose(found, expected, atol=2e-6)
+
+
+def test_without_the_bound_large_logits_would_overflow(monkeypatch: pytest.MonkeyPatch) -> None:
+    query, key, value = (draw(1, 1, 300, 64, seed=seed, scale=6.0) for seed in range(3))
+    run = functools.partial(attend_in_tiles, query, key, value, scale=0.5, bounds_logits=True)
+    assert np.isfinite(run()).all()
+    monkeypatch.setattr(flash, "MOST_SMALL", 1e9)
+    assert not np.isfinite(run()).all()
 
 
 def test_centered_keys_give_the_same_attention() -> None:
