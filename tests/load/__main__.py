@@ -25,9 +25,10 @@ from rich.console import Console
 from rich.table import Table
 
 from tests.load.checks import find_mistakes
-from tests.load.studios import REPOSITORY, Burden, Studio, start_studio
+from tests.load.studios import Burden, Studio, start_studio
 from tests.load.submitters import submit_while
 from tests.load.viewers import QUANTILES, quantile
+from tests.places import ROOT
 
 MEASURE_S = 5.0
 
@@ -122,7 +123,7 @@ def _watched(studio: Studio, orders: dict[str, Any]) -> Iterator[tuple[dict[str,
 
     command = [sys.executable, "-m", "tests.load.viewers"]
     with subprocess.Popen(
-        command, cwd=REPOSITORY, stdin=subprocess.PIPE, stdout=subprocess.PIPE, text=True, bufsize=1
+        command, cwd=ROOT, stdin=subprocess.PIPE, stdout=subprocess.PIPE, text=True, bufsize=1
     ) as viewers:
         assert viewers.stdin is not None
         assert viewers.stdout is not None
