@@ -36,3 +36,12 @@ def test_what_fits_in_full_is_said_to_fit_in_int8_and_nothing_of_what_does_not(
     assert told is not None and told["fits"]
     assert told["weights"] == "full", "counted so, which the page says"
     assert describe_fit(settings, large, [V5E], chips=1) is None
+
+
+def test_a_model_that_fits_in_int8_alone_is_told_by_its_own_plan(settings: Settings, catalog: Catalog) -> None:
+    full = catalog.get("flux2-klein-9b")
+    rounded = describe_fit(settings, replace(full, weights="int8"), [V5E], chips=1)
+    in_full = describe_fit(settings, full, [V5E], chips=1)
+    assert rounded is not None and in_full is not None
+    assert (rounded["fits"], rounded["weights"], in_full["fits"], in_full["weights"]) == (True, "int8", False, "full")
+    assert rounded["needed_bytes"] < rounded["chip_bytes"]
