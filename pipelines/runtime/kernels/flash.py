@@ -248,10 +248,16 @@ def flash_attention(
 
 
 def find_longest(key_BLC: jax.Array, *, width: int, group: int) -> jax.Array:
-    """Returns the squared length of the longest key of a group of heads, (batch, groups), fp32."""
-    batch, length, channels = key_BLC.shape
-    split = key_BLC.astype(jnp.float32).reshape(batch, length, channels // (group * width), group, width)
-    return jnp.square(split).sum(-1).max((1, 3))
+    """Returns at least the squared length of the longest key of a group of heads, (batch, groups), fp32.
+
+    A product with ones sums up on the matrix units what would be taken apart in memory to be summed up by heads.
+    """
+    batch, _, channels = key_BLC.shape
+    head_of = jnp.arange(channels) // width
+    ones_CH = (head_of[:, None] == jnp.arange(channels // width)).astype(jnp.bfloat16)
+    squares = jnp.square(key_BLC.astype(jnp.float32)).astype(jnp.bfloat16)
+    sums_BLH = jnp.einsum("blc,ch->blh", squares, ones_CH, preferred_element_type=jnp.float32)
+    return 1.01 * sums_BLH.max(1).reshape(batch, -1, group).max(2)  # bf16 has rounded by up to 0.4 %
 
 
 def count_flops(*, batch: int, heads: int, width: int, queries: int, keys: int) -> int:
