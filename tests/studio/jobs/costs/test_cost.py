@@ -109,7 +109,9 @@ def test_jobs_of_one_batch_share_the_machine_by_their_outputs(
     claimed = claims.claim_next(database, resident=None)
     assert claimed is not None
     with database.write() as tx:
-        tx.execute("UPDATE jobs SET held_from_s = held_from_s - 1000 WHERE id = ?", (first.id,))  # alone with the machine
+        tx.execute(
+            "UPDATE jobs SET held_from_s = held_from_s - 1000 WHERE id = ?", (first.id,)
+        )  # alone with the machine
     (joined,) = claims.claim_others(database, queue.read_job(database, first.id), room=3)
     assert joined.id == other.id
     with database.write() as tx:
