@@ -22,6 +22,7 @@ from studio.library.records import read_output
 from studio.settings import Settings
 from studio.worker.learning import Learnt, Lesson, pretend_to_learn
 from studio.worker.loop import Worker
+from studio.worker.runners import train
 
 Ask = Callable[..., Any]
 
@@ -38,6 +39,12 @@ def catalog(catalog: Catalog) -> Catalog:
         "sd15": {"examples": ()},
     }
     return replace(catalog, models=tuple(replace(model, **changes.get(model.id, {})) for model in catalog.models))
+
+
+@pytest.fixture(autouse=True)
+def hears_at_every_step(monkeypatch: pytest.MonkeyPatch) -> None:
+    """Pretended steps take less than the time after which a worker asks again whether to go on."""
+    monkeypatch.setattr(train, "REPORT_S", 0.0)
 
 
 @pytest.fixture
