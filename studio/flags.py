@@ -205,8 +205,9 @@ def _make_parser(defaults: Mapping[str, str]) -> argparse.ArgumentParser:
         type=parse_weights,
         metavar="|".join(WEIGHTS),
         help="how all models' weights lie on the devices: full, as they compute; int8, the large matrices rounded "
-        "while they are read: half the memory, and pictures that differ a little (default: each model's own, which is "
-        "full unless models.toml says otherwise)",
+        "while they are read: half the memory, and pictures that differ a little; w8a8, also what denoisers multiply "
+        "with them, which is faster on v5e and v5p and slower on v6e (default: each model's own, which is full unless "
+        "models.toml says otherwise)",
     )
     parser.add_argument(
         "--kernels",

@@ -1,7 +1,7 @@
 """Measures how near a demo's outputs from weights in int8 are to those from its weights in full.
 
 `python -m pipelines.demos.int8_likeness --model demo-flux2 --outputs 10` draws held-out prompts with both, of the same
-seeds, on one device.
+seeds, on one device; `--weights w8a8` with activations in int8, too.
 """
 
 import argparse
@@ -17,7 +17,7 @@ from pipelines.demos.motions import held_out_clips
 from pipelines.demos.postcards import held_out_prompts
 from pipelines.demos.scores import draw, find_psnr
 from pipelines.models.catalog import Catalog, load_catalog
-from pipelines.models.model import WEIGHTS
+from pipelines.models.model import FULL, INT8, W8A8
 from pipelines.stages import ignore_progress
 
 
@@ -37,12 +37,15 @@ def main() -> None:
     parser = argparse.ArgumentParser(description="How near outputs from weights in int8 are to those in full.")
     parser.add_argument("--model", default="demo-flux2", help="demo-sdxl, demo-flux2 or demo-wan")
     parser.add_argument("--outputs", type=int, default=10)
+    parser.add_argument("--weights", choices=(INT8, W8A8), default=INT8)
     options = parser.parse_args()
     catalog = load_catalog()
     held_out = held_out_clips if catalog.get(options.model).is_video else held_out_prompts
     prompts = [prompt for prompt, _ in held_out(options.outputs)]
     with tempfile.TemporaryDirectory() as cache:
-        full, rounded = (draw_all(catalog, options.model, weights, prompts, Path(cache)) for weights in WEIGHTS)
+        full, rounded = (
+            draw_all(catalog, options.model, weights, prompts, Path(cache)) for weights in (FULL, options.weights)
+        )
     decibels = [find_psnr(one, other) for one, other in zip(full, rounded, strict=True)]
     print(f"{np.mean(decibels):.1f} dB, at worst {min(decibels):.1f} dB")  # noqa: T201 - the result
 

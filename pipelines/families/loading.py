@@ -19,7 +19,7 @@ from pipelines.families.protocol import FamilyPrograms
 from pipelines.families.traits import Traits
 from pipelines.models.catalog import Model, Shape
 from pipelines.models.fingerprints import find_configs
-from pipelines.models.model import FULL, INT8
+from pipelines.models.model import FULL, W8A8
 from pipelines.runtime.devices import mesh as meshes
 from pipelines.runtime.devices.offload import Offloader
 from pipelines.runtime.weights import hub
@@ -177,4 +177,4 @@ class CheckpointArchitecture:
         )
 
     def _round(self, place: PlaceWeights, model: Model) -> PlaceWeights:
-        return rounding(place, self.int8) if model.weights == INT8 else place
+        return place if model.weights == FULL else rounding(place, self.int8, has_inputs=model.weights == W8A8)

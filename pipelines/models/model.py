@@ -19,7 +19,7 @@ from pipelines.recipes.step_cache import StepCache
 
 VIDEO_STRIDE = 4  # frames per latent frame after the first
 
-FULL, INT8 = WEIGHTS = ("full", "int8")
+FULL, INT8, W8A8 = WEIGHTS = ("full", "int8", "w8a8")
 """How a model's weights lie on the devices: as it computes, or its large matrices in int8 (runtime/weights/int8.py)."""
 
 _OF_LOADING = (

@@ -16,7 +16,7 @@ import torch
 import torchax.tensor
 from torchax.ops import mappings, ops_registry
 
-from pipelines.runtime.bridge.row_scales import find_scale
+from pipelines.runtime.bridge.row_scales import find_rounded, multiply_in_int8
 from pipelines.runtime.kernels import operators
 from pipelines.runtime.kernels.attention import AttentionAxes, attend
 from pipelines.runtime.kernels.conv3x3 import BLOCKED_NDIM, FLAT_NDIM, unflatten_taps
@@ -106,11 +106,14 @@ def _linear(input: jax.Array, weight: jax.Array, bias: jax.Array | None = None) 
         return replacement(input, weight, bias)
     if weight.ndim == READY_NDIM:
         return weight
-    # What is kept in fp32 is meant to be exact; a TPU would round it to bf16 for its product.
-    precision = jax.lax.Precision.HIGHEST if input.dtype == weight.dtype == jnp.float32 else None
-    out = jnp.einsum("...i,oi->...o", input, weight, precision=precision)
-    if (scale := find_scale(weight)) is not None:
-        out = out * scale
+    rounded = find_rounded(weight)
+    if rounded is not None and rounded.rounds_inputs:
+        out = multiply_in_int8(input, rounded)
+    else:
+        # What is kept in fp32 is meant to be exact; a TPU would round it to bf16 for its product.
+        precision = jax.lax.Precision.HIGHEST if input.dtype == weight.dtype == jnp.float32 else None
+        out = jnp.einsum("...i,oi->...o", input, weight, precision=precision)
+        out = out if rounded is None else out * rounded.scale
     return out if bias is None else out + bias
 
 

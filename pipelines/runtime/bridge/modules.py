@@ -93,6 +93,7 @@ class TracedModule:
 
     def __init__(self, module: torch.nn.Module) -> None:
         self.module: Any = module.eval().requires_grad_(requires_grad=False)
+        self.rounds_inputs = False  # of linear layers whose weights are int8 (row_scales.py)
         get_environment()  # which builds two small programs: now, when none is counted
 
     def parameter_shapes(self) -> dict[str, tuple[int, ...]]:
@@ -154,7 +155,7 @@ class TracedModule:
         """
         environment = get_environment()
         run = method or type(self.module).__call__
-        with scales_known():
+        with scales_known(rounds_inputs=self.rounds_inputs):
             weights, scales = part_stacks(weights)
             weights_t, args_t, kwargs_t = environment.j2t_iso((weights, args, kwargs))
             with (

@@ -379,7 +379,7 @@ function drawModel(model) {
     key: (name) => name,
     create: (name) => el("option", { value: name }, schedulerName(name)),
   });
-  setText(find("lu-model-note"), together(model.description, model.weights === "int8" ? t("model.int8") : ""));
+  setText(find("lu-model-note"), together(model.description, model.weights === "full" ? "" : t(`model.${model.weights}`)));
   find("lu-knows").hidden = !model.knows;
   setText(find("lu-knows").querySelector("p"), model.knows);
   for (const name of NUMBERS) {

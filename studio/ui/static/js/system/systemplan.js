@@ -170,7 +170,7 @@ function tableOf(plan) {
   const resident = bytes(plan.placement.resident_bytes);
   const facts = [
     t("plan.mesh", { mesh: plan.mesh }),
-    plan.weights === "int8" && t("plan.int8"),
+    plan.weights !== "full" && t(`weights.${plan.weights}`),
     isMany && t("plan.atOnce", { count: plan.batch_size }),
     plan.hbm_limit_bytes
       ? t("plan.usedOf", { used: resident, limit: bytes(plan.hbm_limit_bytes) })
