@@ -47,31 +47,30 @@ _PICTURES = f"""
 </div>
 """
 
+
+def _choice(name: str, texts: dict[str, str], *, note: str) -> str:
+    """One of several, side by side: key -> its text's name in the catalogue; what it means stands below, in `note`."""
+    buttons = "\n".join(
+        f'      <button type="button" role="radio" data-key="{key}" data-text="train.{text}"></button>'
+        for key, text in texts.items()
+    )
+    return f"""<div class="lu-field" data-field="{name}">
+    <p class="lu-label" id="lu-train-{name}-label" data-text="train.{name}"></p>
+    <div class="lu-segments" id="lu-train-{name}" role="radiogroup" aria-labelledby="lu-train-{name}-label"
+      aria-describedby="lu-train-{note}">
+{buttons}
+    </div>
+    <p class="lu-model-note lu-num" id="lu-train-{note}"></p>
+  </div>"""
+
+
 _SETTINGS = f"""
 <div class="lu-train-settings">
   {_line("trigger", "train.trigger", longest=200, hint="train.triggerHint", note="train.triggerNote")}
   {_line("name", "train.name", longest=120, hint="train.nameHint")}
   {_field("model", "setting.model", '<select class="lu-input" id="lu-train-model"></select>')}
-  <div class="lu-field" data-field="strength">
-    <p class="lu-label" id="lu-train-strength-label" data-text="train.strength"></p>
-    <div class="lu-segments" id="lu-train-strength" role="radiogroup" aria-labelledby="lu-train-strength-label"
-      aria-describedby="lu-train-numbers">
-      <button type="button" role="radio" data-key="gentle" data-text="train.gentle"></button>
-      <button type="button" role="radio" data-key="usual" data-text="train.usual"></button>
-      <button type="button" role="radio" data-key="strong" data-text="train.strong"></button>
-    </div>
-    <p class="lu-model-note lu-num" id="lu-train-numbers"></p>
-  </div>
-  <div class="lu-field" data-field="keep">
-    <p class="lu-label" id="lu-train-keep-label" data-text="train.keep"></p>
-    <div class="lu-segments" id="lu-train-keep" role="radiogroup" aria-labelledby="lu-train-keep-label"
-      aria-describedby="lu-train-keep-note">
-      <button type="button" role="radio" data-key="off" data-text="train.keepOff"></button>
-      <button type="button" role="radio" data-key="scenes" data-text="train.keepScenes"></button>
-      <button type="button" role="radio" data-key="prior" data-text="train.keepPrior"></button>
-    </div>
-    <p class="lu-model-note lu-num" id="lu-train-keep-note"></p>
-  </div>
+  {_choice("strength", {"gentle": "gentle", "usual": "usual", "strong": "strong"}, note="numbers")}
+  {_choice("keep", {"off": "keepOff", "scenes": "keepScenes", "prior": "keepPrior"}, note="keep-note")}
   <div class="lu-field" id="lu-train-prior-row" data-field="prior_prompts" hidden>
     <label class="lu-label" for="lu-train-prior" data-text="train.prior"></label>
     <textarea class="lu-input lu-area" id="lu-train-prior" rows="3" autocomplete="off"

@@ -193,7 +193,7 @@ def test_a_killed_host_ends_the_other_and_the_same_command_goes_on(alone: Alone,
 def test_a_slice_trains_without_a_common_folder_pauses_and_goes_on_as_one_host_does(
     alone: Alone, data_dir: Path
 ) -> None:
-    """As a worker of several hosts does: the first one leads, and alone keeps the state, which any worker takes."""
+    """Trains as a worker of several hosts does: the first leads, and alone keeps the state, which any worker takes."""
     folder = alone.folder
     training = {**alone.settings, "prior_prompt": ["a blue boat"], "sample": ["a zorb"], "sample_every": STEPS}
     asked = {"models": str(data_dir / "models"), "training": training, "pauses_at": SAVED}

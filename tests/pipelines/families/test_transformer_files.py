@@ -54,7 +54,7 @@ def test_a_file_that_is_dropped_holds_its_folders_transformer(
 
 @pytest.mark.parametrize(("base", "write"), [("demo-flux2", write_flux2), ("demo-wan", write_wan)])
 def test_a_folder_of_all_its_weights_has_its_own_vae(tmp_path: Path, base: str, write: Callable[..., Path]) -> None:
-    """As a training of them leaves it beside the transformer that learnt."""
+    """The folder is as a training of them leaves it beside the transformer that learnt."""
     demo = PRESETS_DIR / "demo" / base
     write(demo, tmp_path / "models" / "mine.safetensors")
     stored = {name: one * 0.9 for name, one in read_component(demo / "vae").items()}

@@ -186,7 +186,7 @@ def test_velocity_and_zero_terminal_snr_are_those_of_diffusers(add: Any, draw: A
 
 
 def test_all_of_a_file_as_a_folder_makes_its_picture(add: Any, draw: Any, home: Path) -> None:
-    """As a training of all weights leaves it, here after no steps."""
+    """The folder is as a training of all weights leaves it, here after no steps."""
 
     def change(tensors: Tensors) -> Tensors:
         own = {name: one * 0.9 if name.startswith("first_stage") else one for name, one in tensors.items()}
