@@ -177,4 +177,4 @@ class CheckpointArchitecture:
         )
 
     def _round(self, place: PlaceWeights, model: Model) -> PlaceWeights:
-        return place if model.weights == FULL else rounding(place, self.int8, has_inputs=model.weights == W8A8)
+        return place if model.weights == FULL else rounding(place, self.int8, rounds_inputs=model.weights == W8A8)

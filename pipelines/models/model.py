@@ -20,7 +20,10 @@ from pipelines.recipes.step_cache import StepCache
 VIDEO_STRIDE = 4  # frames per latent frame after the first
 
 FULL, INT8, W8A8 = WEIGHTS = ("full", "int8", "w8a8")
-"""How a model's weights lie on the devices: as it computes, or its large matrices in int8 (runtime/weights/int8.py)."""
+"""How a model's weights lie on the devices: as it computes, or its large matrices in int8 (runtime/weights/int8.py).
+
+With W8A8 (8 bits of weights, 8 of activations) denoisers also round what they multiply with these matrices.
+"""
 
 _OF_LOADING = (
     "id", "family", "repo", "revision", "path", "file", "file_2", "base", "vae", "variant", "scheduler_changes",

@@ -190,7 +190,7 @@ def _prepare_rows(
 def _write_own_parts(origin: Origin, place: Place, chosen: Sequence[Denoiser]) -> tuple[str, ...]:
     """Writes what the model has in files of its own into the result's folder; returns the names of its components."""
     learning = {one.component for one in chosen}
-    if hosts.is_leader():
+    if place.is_written_here:
         write_own_parts(origin, place.output, learning)
     hosts.wait("what the model has in files of its own is written")
     return list_own_parts(origin, learning)

@@ -86,6 +86,19 @@ def start(process: int, *command: str) -> subprocess.Popen[str]:
     )
 
 
+def run_both(module: str, folder: Path) -> None:
+    """Runs a module as both hosts, and waits for both to end well."""
+    port = str(find_free_port())
+    running = [start(one, "-m", module, str(folder), port, str(one)) for one in range(2)]
+    try:
+        said = [process.communicate(timeout=START_S)[0] for process in running]
+    finally:
+        for process in running:
+            process.kill()
+            process.wait()
+    assert [process.returncode for process in running] == [0, 0], said[0][-3000:] + said[1][-3000:]
+
+
 @pytest.fixture(name="alone", scope="module")
 def make_alone(
     local_catalog: Catalog, cache_dir: Path, data_dir: Path, tmp_path_factory: pytest.TempPathFactory
@@ -115,15 +128,7 @@ def start_two(alone: Alone, data_dir: Path) -> Two:
     asked = {"models": str(data_dir / "models"), "folder": str(folder), "training": alone.settings,
              "stops_at": saved + 1, "mesh": MESH, "recipes": recipes}  # fmt: skip
     (folder / "asked.json").write_text(json.dumps(asked), "utf-8")
-    port = str(find_free_port())
-    running = [start(one, "-m", "tests.pipelines.on_two_hosts", str(folder), port, str(one)) for one in range(2)]
-    try:
-        said = [process.communicate(timeout=START_S)[0] for process in running]
-    finally:
-        for process in running:
-            process.kill()
-            process.wait()
-    assert [process.returncode for process in running] == [0, 0], said[0][-3000:] + said[1][-3000:]
+    run_both("tests.pipelines.on_two_hosts", folder)
     seen = [json.loads((folder / f"seen-{one}.json").read_text("utf-8")) for one in range(2)]
     return Two(alone=alone, losses=losses, saved=saved, recipes=recipes, seen=seen)
 
@@ -198,15 +203,7 @@ def test_a_slice_trains_without_a_common_folder_pauses_and_goes_on_as_one_host_d
     training = {**alone.settings, "prior_prompt": ["a blue boat"], "sample": ["a zorb"], "sample_every": STEPS}
     asked = {"models": str(data_dir / "models"), "training": training, "pauses_at": SAVED}
     (folder / "asked-slice.json").write_text(json.dumps(asked), "utf-8")
-    port = str(find_free_port())
-    running = [start(one, "-m", "tests.studio.worker.on_a_slice", str(folder), port, str(one)) for one in range(2)]
-    try:
-        said = [process.communicate(timeout=START_S)[0] for process in running]
-    finally:
-        for process in running:
-            process.kill()
-            process.wait()
-    assert [process.returncode for process in running] == [0, 0], said[0][-3000:] + said[1][-3000:]
+    run_both("tests.studio.worker.on_a_slice", folder)
     seen = json.loads((folder / "slice.json").read_text("utf-8"))
     first, second = seen["heard"]
     assert seen["files"] == [0, 1]

@@ -115,15 +115,15 @@ PlaceWeights = Callable[..., dict[str, Any]]
 """A `ComponentLoader`; or `describe_component`, for compiling without a checkpoint."""
 
 
-def rounding(place: PlaceWeights, besides: Mapping[str, str | None], *, has_inputs: bool) -> PlaceWeights:
+def rounding(place: PlaceWeights, besides: Mapping[str, str | None], *, rounds_inputs: bool) -> PlaceWeights:
     """Returns a `place` that rounds the large weights of these components to int8, but for layers that match.
 
-    See int8.list_rounded. With `has_inputs` what denoisers multiply with them is rounded, too; text encoders, which run
-    once and have features far larger than others, keep theirs.
+    See int8.list_rounded. With `rounds_inputs` what denoisers multiply with them is rounded, too; text encoders, which
+    run once and have features far larger than others, keep theirs.
     """
 
     def place_rounded(folder: Path, module: TracedModule, **how: Any) -> dict[str, Any]:
-        module.rounds_inputs = has_inputs and not folder.name.startswith("text_encoder")
+        module.rounds_inputs = rounds_inputs and not folder.name.startswith("text_encoder")
         rounded = list_rounded(module, besides=besides[folder.name]) if folder.name in besides else frozenset[str]()
         return place(folder, module, rounded=rounded, **how)
 

@@ -17,11 +17,11 @@ import numpy as np
 import torch
 
 from pipelines.runtime.bridge.modules import ScannedLayers, TracedModule
+from pipelines.runtime.bridge.row_scales import LARGEST
 from pipelines.runtime.devices.sharding import SCALE
 from pipelines.runtime.weights.permuted import PermutedTensor
 from pipelines.runtime.weights.stored import Destination, WeightSource, cut_rows
 
-LARGEST = 127  # symmetric: -128 is not used
 _EXACT_BYTES = np.dtype(np.float32).itemsize
 # Small layers from which all features of a block are scaled or shifted.
 _EXACT_LAYERS = re.compile(r"modulation|adaln|norm|emb", re.IGNORECASE)

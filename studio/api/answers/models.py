@@ -29,7 +29,7 @@ class Arrivals(Answer):
 class Fit(Answer):
     """An estimate by the plan that ships for the model's default size: bytes of a chip, and what it has.
 
-    `weights` are the plan's: `full` also for a model in `int8` for which none ships, and which takes less.
+    `weights` are the plan's: `full` also for a model in `int8` or `w8a8` for which none ships, and which takes less.
     """
 
     fits: bool = eg(True)
@@ -44,7 +44,7 @@ class Fit(Answer):
 class ModelFile(Answer):
     """`origin` is `hub`, `file`, `folder` or `demo`; `url` is its page, or where it came from.
 
-    `partial_bytes` came of a stopped download. `weights` says how they lie on the chips: `full` or `int8`.
+    `partial_bytes` came of a stopped download. `weights` says how they lie on the chips: `full`, `int8` or `w8a8`.
     """
 
     id: str = eg("sdxl-base")

@@ -125,7 +125,7 @@ class Model(Answer):
     examples: list[Example]
     is_demo: bool = eg(True)
     weights: str = eg("full")
-    """How the large matrices lie on the chips: `full` as they compute, or `int8` (`--weights`)."""
+    """How the large matrices lie on the chips: `full` as they compute, `int8` or `w8a8` (`--weights`)."""
     has_references: bool = eg(False)
     is_resident: bool = eg(True)
     load_s: float | None = eg(1.9)

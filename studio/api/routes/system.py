@@ -91,7 +91,7 @@ def get_system(operator: Operator) -> dict[str, Any]:
     `engine` is the worker; `machine` its devices with their memory in bytes, host memory, mesh and chips, measured
     every two seconds; `models` have their shapes as `warm`, `disk` or `cold`, and `unusable` says why what else is in
     `models/` of the data directory is no model. `kernels` says what the doctor found of ours, "" where it did not look,
-    and `weights` how models' weights lie on the devices: `full`, `int8`, or `mixed` where that is not the same of all.
+    and `weights` how models' weights lie on the devices: `full`, `int8`, `w8a8`, or `mixed` where not all are alike.
     """
     worker, catalog = workers.read_worker(operator.database), operator.studio.catalog
     return {
