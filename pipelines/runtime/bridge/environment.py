@@ -21,6 +21,7 @@ from pipelines.runtime.kernels import operators
 from pipelines.runtime.kernels.attention import AttentionAxes, attend
 from pipelines.runtime.kernels.conv3x3 import BLOCKED_NDIM, FLAT_NDIM, unflatten_taps
 from pipelines.runtime.kernels.convolution import PictureAxes, convolve_split, double_split
+from pipelines.runtime.kernels.convolution_gradient import convolve_learning, takes
 from pipelines.runtime.kernels.switches import is_on
 
 _attention_axes: contextvars.ContextVar[AttentionAxes | None] = contextvars.ContextVar("attention_axes", default=None)
@@ -140,20 +141,32 @@ def _scaled_dot_product_attention(  # noqa: PLR0917 - PyTorch's own signature
     )
 
 
-def _convolve(input: jax.Array, weight: jax.Array, bias: jax.Array | None = None, *args: Any, **kwargs: Any):
+def _convolve(  # noqa: PLR0917 - PyTorch's own signature
+    input: jax.Array,
+    weight: jax.Array,
+    bias: jax.Array | None = None,
+    stride: Any = 1,
+    padding: Any = 0,
+    dilation: Any = 1,
+    groups: int = 1,
+) -> jax.Array:
+    axes = _picture_axes.get()
     if weight.ndim == FLAT_NDIM:
         weight = unflatten_taps(weight)
     if weight.ndim == BLOCKED_NDIM:
-        axes = _picture_axes.get()
         assert axes is not None and bias is not None, "block_convolutions is for calls that tell of pictures"
         return convolve_split(input[:, :, None], weight, bias, axes=axes)[:, :, 0]
-    return operators.convolve(input, weight, bias, *args, **kwargs)
+    how: Any = {"stride": stride, "padding": padding, "dilation": dilation, "groups": groups}
+    if axes is not None and axes.learns and axes.takes_kernels and takes(weight.shape, **how):
+        bias = jnp.zeros(len(weight), weight.dtype) if bias is None else bias
+        return convolve_learning(input, weight, bias, axes)
+    return operators.convolve(input, weight, bias, **how)
 
 
 def _interpolate(input: jax.Array, *args: Any, **kwargs: Any) -> jax.Array:
     axes = _picture_axes.get()
     is_doubled = operators.is_doubling(input, *args, **kwargs) and is_on("upsample")
-    if axes is not None and axes.takes_kernels and is_doubled:
+    if axes is not None and axes.takes_kernels and not axes.learns and is_doubled:
         return double_split(input, axes=axes)
     try:
         return operators.interpolate(input, *args, **kwargs)

@@ -33,11 +33,13 @@ class PictureAxes:
     """How videos (batch, channels, frames, height, width) lie on a mesh: `spec` may split all but the two between.
 
     At most one of height and width may be split. With `interprets` TPU kernels run on any devices, slowly.
+    With `learns` a gradient is wanted (convolution_gradient.py).
     """
 
     mesh: Mesh
     spec: P
     interprets: bool = False
+    learns: bool = False
 
     @classmethod
     def of_videos(cls, sharding: NamedSharding) -> "PictureAxes":

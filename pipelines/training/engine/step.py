@@ -23,6 +23,7 @@ from pipelines.models.catalog import Shape
 from pipelines.runtime.bridge.modules import PRODUCT, LayerPlacement, RematPolicy, TracedModule
 from pipelines.runtime.devices.sharding import STACK
 from pipelines.runtime.kernels.attention import AttentionAxes
+from pipelines.runtime.kernels.convolution import PictureAxes
 from pipelines.runtime.kernels.splash import KEPT
 from pipelines.runtime.programs.compiled import Program, Programs
 from pipelines.training.data.rows import TWIN
@@ -251,6 +252,7 @@ def prepare_call(plan: StepPlan, weights: Weights, **options: Any) -> Callable[.
         plan.module.call,
         _gather(weights, plan),
         attention=AttentionAxes(mesh=plan.mesh, rows="dp", learns=True),
+        pictures=PictureAxes(mesh=plan.mesh, spec=PartitionSpec("dp"), learns=True),
         running_layer=LayerPlacement(mesh=plan.mesh, rules=((r"", PartitionSpec()),)),
         **options,
     )

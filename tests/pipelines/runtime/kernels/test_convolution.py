@@ -1,5 +1,9 @@
 """Convolutions and doublings of pictures split over a mesh are those of the whole picture, kernels interpreted."""
 
+import functools
+from collections.abc import Callable
+from typing import Any
+
 import jax
 import jax.numpy as jnp
 import numpy as np
@@ -7,8 +11,10 @@ import pytest
 from jax.sharding import PartitionSpec as P
 
 from pipelines.runtime.devices.mesh import build_mesh
+from pipelines.runtime.kernels import operators
 from pipelines.runtime.kernels.conv3x3 import block_taps
 from pipelines.runtime.kernels.convolution import PictureAxes, convolve_split, double_split
+from pipelines.runtime.kernels.convolution_gradient import convolve_learning, takes
 
 BATCH, INPUTS, OUTPUTS, FRAMES = 2, 6, 10, 2
 SPLITS = {
@@ -95,6 +101,39 @@ def test_results_are_of_the_biass_dtype() -> None:
     found = convolve_split(x, block_taps(weight), bias.astype(jnp.bfloat16), axes=lay("columns"))
     assert found.dtype == jnp.bfloat16
     np.testing.assert_allclose(found.astype(jnp.float32), convolve_causally(x, weight, bias, None), rtol=2**-7)
+
+
+@pytest.mark.parametrize("split", ["batch", "columns"])
+def test_gradients_are_those_of_xlas_own(split: str) -> None:
+    axes = lay(split)
+    weight = draw(OUTPUTS, INPUTS, 3, 3, seed=1, scale=0.1)
+    arrays = draw(BATCH, INPUTS, 8, 16, seed=0), weight, draw(OUTPUTS, seed=2)
+    counted = draw(BATCH, OUTPUTS, 8, 16, seed=4)
+
+    def run(convolve: Callable[..., jax.Array]) -> Any:
+        return jax.jit(jax.grad(lambda *arrays: (convolve(*arrays) * counted).sum(), (0, 1, 2)))
+
+    by_kernel = run(functools.partial(convolve_learning, axes=axes))
+    assert str(by_kernel.trace(*arrays).jaxpr).count("name=convolve_taps") == 2  # forwards and backwards
+    for found, expected in zip(
+        by_kernel(*arrays), run(functools.partial(operators.convolve, padding=1))(*arrays), strict=True
+    ):
+        np.testing.assert_allclose(found, expected, atol=1e-4)
+
+
+@pytest.mark.parametrize(
+    ("shape", "how", "is_taken"),
+    [
+        ((8, 4, 3, 3), {"padding": (1, 1)}, True),
+        ((8, 4, 3, 3), {"padding": 1, "stride": (2, 2)}, False),
+        ((8, 4, 3, 3), {"padding": "same"}, False),
+        ((8, 4, 3, 3), {"padding": 1, "groups": 2}, False),
+        ((8, 4, 1, 1), {"padding": 1}, False),
+        ((8, 4, 3, 3, 3), {"padding": 1}, False),
+    ],
+)
+def test_only_plain_ones_have_a_gradient_by_the_kernel(shape: tuple[int, ...], how: Any, *, is_taken: bool) -> None:
+    assert takes(shape, **{"stride": 1, "dilation": 1, "groups": 1} | how) == is_taken
 
 
 @pytest.mark.parametrize(("height", "width"), [(8, 24), (12, 8)])
