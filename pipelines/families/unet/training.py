@@ -8,13 +8,8 @@ import jax
 import jax.numpy as jnp
 import numpy as np
 from diffusers import Transformer2DModel, UNet2DConditionModel
-from diffusers.models.unets.unet_2d_blocks import (
-    CrossAttnDownBlock2D,
-    CrossAttnUpBlock2D,
-    DownBlock2D,
-    UNetMidBlock2DCrossAttn,
-    UpBlock2D,
-)
+from diffusers.models.attention import BasicTransformerBlock
+from diffusers.models.resnet import ResnetBlock2D
 from jax.sharding import Mesh
 
 from pipelines.families import autoencoder_kl
@@ -28,7 +23,7 @@ from pipelines.runtime.weights.components import read_json
 from pipelines.stages import Embeddings
 
 _SCAN_FROM = 2
-_BLOCKS = (DownBlock2D, CrossAttnDownBlock2D, UNetMidBlock2DCrossAttn, CrossAttnUpBlock2D, UpBlock2D)
+_REPEATED = (ResnetBlock2D, BasicTransformerBlock)
 
 
 class UNetLearner:
@@ -56,7 +51,7 @@ class UNetLearner:
             if isinstance(one, Transformer2DModel):
                 transformer = cast(Any, one)
                 transformer.transformer_blocks = scan_if_long(transformer.transformer_blocks, at_least=_SCAN_FROM)
-        repeat_for_gradient(module, _BLOCKS)
+        repeat_for_gradient(module, _REPEATED)
 
     def find_shift(self, model: Model, folder: Path, shape: Shape) -> float:  # noqa: ARG002 - only flow models have one
         return 1.0
