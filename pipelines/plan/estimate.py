@@ -24,16 +24,23 @@ from pipelines.plan.hlo import (
     count_splash_flops,
     find_splash,
 )
-from pipelines.plan.topologies import Chip
+from pipelines.plan.topologies import V4, V5E, V5P, V6E, V7X, Chip
 
 ESTIMATOR = 2  # to be increased when estimates of the same program change, which invalidates saved ones
 CONVOLUTION = "convolve_taps"  # the kernel's name in runtime/kernels/conv3x3.py
 # Share of the peak in the innermost loop, by the kernel's schedule: `plan --search attention`. The work outside that
 # loop is included in the FLOPs that the kernel reports (runtime/kernels/flash.py, count_keys).
 PALLAS_UTILISATION = 0.56
-# Of JAX's splash attention, by its schedule for v6e in tiles of 1024 tokens: 3881 cycles for 0.54 GFLOP forward, 6018
-# for 1.34 backward; exponentials and maxima take most of them.
-SPLASH_UTILISATION = {"fwd": 0.27, "dkv": 0.42, "dq": 0.42}
+# Of JAX's splash attention in tiles of 1024 tokens, by its schedules: on v6e 3859 cycles for 0.54 GFLOP forward, 5999
+# for 1.34 backward, 3731 and 5453 on v7x, where exponentials and maxima take most of them; of a core, 6387 and 10480 on
+# v5p, 6092 and 10024 on v5e, 8361 and 11996 on v4, whose matrix units are slower, and taken to be busy 95 % at most.
+SPLASH_UTILISATION = {
+    V4.name: {"fwd": 0.49, "dkv": 0.85, "dq": 0.85},
+    V5E.name: {"fwd": 0.67, "dkv": 0.95, "dq": 0.95},
+    V5P.name: {"fwd": 0.64, "dkv": 0.95, "dq": 0.95},
+    V6E.name: {"fwd": 0.27, "dkv": 0.43, "dq": 0.43},
+    V7X.name: {"fwd": 0.27, "dkv": 0.47, "dq": 0.47},
+}
 LATENCY_S = 5e-6  # of an exposed collective
 
 
@@ -175,7 +182,8 @@ class _Walk:
         if part is None:
             return count_pallas_flops(one) / (PALLAS_UTILISATION * self._chip.peak_flops)
         cores = 1 if part == "fwd" else self._chip.cores
-        return cores * count_splash_flops(one, part) / (SPLASH_UTILISATION[part] * self._chip.peak_flops)
+        utilisation = SPLASH_UTILISATION[self._chip.name][part]
+        return cores * count_splash_flops(one, part) / (utilisation * self._chip.peak_flops)
 
     def _add_local(self, cost: Cost, one: Instruction, computation: str) -> None:
         if one.opcode == "while":

@@ -19,7 +19,7 @@ from pipelines.runtime.kernels import cudnn
 from pipelines.runtime.kernels.blocks import attend_in_blocks
 from pipelines.runtime.kernels.flash import MASKED, center_keys, find_vmem_bytes, flash_attention, has_room
 from pipelines.runtime.kernels.operators import find_gain, scale
-from pipelines.runtime.kernels.splash import attend_with_gradient
+from pipelines.runtime.kernels.splash import LEAST_VMEM_BYTES, attend_with_gradient
 from pipelines.runtime.kernels.switches import is_on
 from pipelines.runtime.kernels.ulysses import NormAndRotary, gather_features, gather_tokens
 
@@ -33,9 +33,10 @@ class AttentionAxes:
 
     `entered` are axes whose `shard_map` the caller is in already. Without `trades_heads`, devices that split tokens
     gather keys and values instead: two collectives, not four, for short sequences whose collectives mostly wait.
-    With `interprets` the kernels for TPU run on any devices, slowly. With `learns` a gradient is wanted, and only
-    `rows` are split. The last three are a model's own: whether keys are centred, whether the kernel for TPU looks if
-    the logits of a self-attention are small, and how far a token of one sees (attend_rotated alone asks for that).
+    With `interprets` the kernels for TPU run on any devices, slowly. With `learns` a gradient is wanted, only `rows`
+    are split, and a kernel may use `vmem_bytes` of vector memory. The last three are a model's own: whether keys are
+    centred, whether the kernel for TPU looks if the logits of a self-attention are small, and how far a token of one
+    sees (attend_rotated alone asks for that).
     """
 
     mesh: Mesh
@@ -46,6 +47,7 @@ class AttentionAxes:
     trades_heads: bool = True
     interprets: bool = False
     learns: bool = False
+    vmem_bytes: int = LEAST_VMEM_BYTES
     smooths_keys: bool = False
     bounds_logits: bool = False
     window: int | None = None
@@ -96,7 +98,8 @@ def attend(
     if is_plain and _takes_gradient_kernel(axes, query_BHLD, key_BHLD):
         return attend_with_gradient(
             query_BHLD, key_BHLD, value_BHLD,
-            scale=factor, mesh=axes.mesh, rows=axes.rows, key_lengths=key_lengths, interpret=axes.interprets,
+            scale=factor, mesh=axes.mesh, rows=axes.rows, key_lengths=key_lengths, vmem_bytes=axes.vmem_bytes,
+            interpret=axes.interprets,
         )  # fmt: skip
     logits = jnp.einsum("...qd,...kd->...qk", query_BHLD, key_BHLD, preferred_element_type=jnp.float32) * factor
     if is_causal:

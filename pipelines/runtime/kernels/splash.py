@@ -21,8 +21,8 @@ from pipelines.runtime.devices.sharding import count_parts
 KEPT = "attention"
 LANES = 128
 _TILES = range(512, 1024 + 1, LANES)
-_VMEM_BYTES = 12 * 2**20
-"""Least vector memory that a program's operations may use (compiler_options.py): the backward kernel fits into it."""
+LEAST_VMEM_BYTES = 12 * 2**20
+"""Vector memory that each program's operations may use (compiler_options.py); with more, more keys come at a time."""
 
 
 def attend_with_gradient(
@@ -34,6 +34,7 @@ def attend_with_gradient(
     mesh: jax.sharding.Mesh,
     rows: str | None,
     key_lengths: jax.Array | None = None,
+    vmem_bytes: int = LEAST_VMEM_BYTES,
     interpret: bool = False,
 ) -> jax.Array:
     """softmax(q k^T * scale) v, every device of the mesh axis `rows` with its own rows of the batch.
@@ -45,7 +46,7 @@ def attend_with_gradient(
     spec = P(rows) if rows is not None and batch % count_parts(mesh, rows) == 0 else P()
 
     def run(*parts: jax.Array) -> jax.Array:
-        return jax.vmap(lambda *row: _attend_row(*row, interpret=interpret))(*parts)
+        return jax.vmap(lambda *row: _attend_row(*row, vmem_bytes=vmem_bytes, interpret=interpret))(*parts)
 
     arrays = (query, key_BHLD, value_BHLD, *(() if key_lengths is None else (key_lengths,)))
     out = jax.shard_map(run, mesh=mesh, in_specs=(spec,) * len(arrays), out_specs=spec, check_vma=False)(*arrays)
@@ -71,6 +72,7 @@ def _attend_row(
     value_HLD: jax.Array,
     seen: jax.Array | None = None,
     *,
+    vmem_bytes: int,
     interpret: bool,
 ) -> jax.Array:
     heads, length, _ = query_HLD.shape
@@ -79,7 +81,7 @@ def _attend_row(
     padded, key_padded = size * count, key_size * key_count
     # For each part of the keys the backward kernel writes the queries' gradients once, so these are few.
     parts = [part for part in range(1, key_count + 1) if key_count % part == 0]
-    at_once = max(part for part in parts if part == 1 or count_vmem_bytes(size, key_size, part) <= _VMEM_BYTES)
+    at_once = max(part for part in parts if part == 1 or count_vmem_bytes(size, key_size, part) <= vmem_bytes)
     kernel: Any = splash.make_splash_mha(
         splash.MultiHeadMask([splash.FullMask((padded, key_padded))] * heads),
         block_sizes=splash.BlockSizes(

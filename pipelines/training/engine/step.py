@@ -26,6 +26,7 @@ from pipelines.runtime.kernels.attention import AttentionAxes
 from pipelines.runtime.kernels.convolution import PictureAxes
 from pipelines.runtime.kernels.splash import KEPT
 from pipelines.runtime.programs.compiled import Program, Programs
+from pipelines.runtime.programs.compiler_options import count_vmem_bytes
 from pipelines.training.data.rows import TWIN
 from pipelines.training.engine import linear
 from pipelines.training.engine.objective import Noised, Objective, sum_errors
@@ -251,10 +252,19 @@ def prepare_call(plan: StepPlan, weights: Weights, **options: Any) -> Callable[.
     return functools.partial(
         plan.module.call,
         _gather(weights, plan),
-        attention=AttentionAxes(mesh=plan.mesh, rows="dp", learns=True),
+        attention=AttentionAxes(mesh=plan.mesh, rows="dp", learns=True, vmem_bytes=_count_vmem_bytes(plan)),
         pictures=PictureAxes(mesh=plan.mesh, spec=PartitionSpec("dp"), learns=True),
         running_layer=LayerPlacement(mesh=plan.mesh, rules=((r"", PartitionSpec()),)),
         **options,
+    )
+
+
+def _count_vmem_bytes(plan: StepPlan) -> int:
+    learner = plan.learner
+    return count_vmem_bytes(
+        plan.mesh.devices.flat[0].device_kind,
+        vmem_share=learner.vmem_share,
+        compact_vmem_bytes=learner.compact_vmem_bytes,
     )
 
 

@@ -170,5 +170,5 @@ def test_splash_attention_is_counted_by_its_products(part: str, results: str, pr
     module = Module(SPLASH.replace("PART", f"{part}_no_residuals").replace("RESULTS", results))
     flops = 2 * products * 2 * 4608 * 4608 * 128
     for chip, times in ((V6E, 1), (V5P, cores)):  # backward kernels run on one of v5p's two cores
-        seconds = times * flops / (SPLASH_UTILISATION[part] * chip.peak_flops)
+        seconds = times * flops / (SPLASH_UTILISATION[chip.name][part] * chip.peak_flops)
         assert estimate(module, chip).run.attention_s == pytest.approx(seconds)
