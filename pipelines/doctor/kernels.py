@@ -18,7 +18,8 @@ from jax.sharding import Mesh, NamedSharding
 from jax.sharding import PartitionSpec as P
 
 from pipelines.runtime.kernels import cudnn, operators
-from pipelines.runtime.kernels.attention import AttentionAxes, attend, attend_merged
+from pipelines.runtime.kernels.attention import attend, attend_merged
+from pipelines.runtime.kernels.attention_axes import AttentionAxes
 from pipelines.runtime.kernels.conv3x3 import TAPS, block_taps
 from pipelines.runtime.kernels.convolution import PictureAxes, convolve_split
 from pipelines.runtime.kernels.flash import find_vmem_bytes, flash_attention

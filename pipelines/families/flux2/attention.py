@@ -5,6 +5,7 @@ re-stacking the pairs, as diffusers does, costs a TPU an eighth of a step. The n
 projections' output, since a device may have only some of the heads.
 """
 
+import functools
 from dataclasses import dataclass
 from typing import Any
 
@@ -14,6 +15,7 @@ from torch.nn import functional
 
 from pipelines.families.flux2.tokens import order_tables
 from pipelines.runtime.bridge.environment import call_jax, find_attention_axes
+from pipelines.runtime.kernels.heads import merge_heads, split_heads
 from pipelines.runtime.kernels.rotary import rotate_pairs
 
 Tables = tuple[torch.Tensor, ...]
@@ -34,7 +36,7 @@ class JointAttention:
         assert attention_mask is None, "FLUX.2 attends to everything"
         text = [layer(encoder_hidden_states) for layer in (attn.add_q_proj, attn.add_k_proj, attn.add_v_proj)]
         picture = [layer(hidden_states) for layer in (attn.to_q, attn.to_k, attn.to_v)]
-        text, picture = ([x.unflatten(-1, (-1, attn.head_dim)) for x in own] for own in (text, picture))
+        text, picture = ([_split_heads(x, attn.head_dim) for x in own] for own in (text, picture))
         query = torch.cat([attn.norm_added_q(text[0]), attn.norm_q(picture[0])], dim=1)
         key = torch.cat([attn.norm_added_k(text[1]), attn.norm_k(picture[1])], dim=1)
         out = _attend(query, key, torch.cat([text[2], picture[2]], dim=1), image_rotary_emb)
@@ -62,7 +64,7 @@ class ParallelAttention:
         learns = axes is not None and axes.learns
         gates_widths = [gates_width // 2] * 2 if learns else [gates_width]
         query, key, value, *gates = _split(projected, [own_width] * 3 + gates_widths)
-        query, key, value = (x.unflatten(-1, (-1, attn.head_dim)) for x in (query, key, value))
+        query, key, value = (_split_heads(x, attn.head_dim) for x in (query, key, value))
         tables = image_rotary_emb and order_tables(*image_rotary_emb)
         out = _attend(attn.norm_q(query), attn.norm_k(key), value, tables)
         # What mlp_act_fn does, without its slices: their gradients would be padded and added.
@@ -90,4 +92,9 @@ def _attend(query: torch.Tensor, key: torch.Tensor, value: torch.Tensor, tables:
         query, key = (call_jax(rotate_pairs, x, *tables) for x in (query, key))
     query, key, value = (x.transpose(1, 2) for x in (query, key, value))
     out = functional.scaled_dot_product_attention(query, key, value)
-    return out.transpose(1, 2).flatten(2)
+    return call_jax(functools.partial(merge_heads, axes=find_attention_axes()), out.transpose(1, 2))
+
+
+def _split_heads(x: torch.Tensor, width: int) -> torch.Tensor:
+    split = functools.partial(split_heads, heads=x.shape[-1] // width, axes=find_attention_axes())
+    return call_jax(split, x)

@@ -25,7 +25,7 @@ from pipelines.models.catalog import Model
 from pipelines.models.fingerprints import find_configs
 from pipelines.runtime.bridge.modules import Carry, RunStack, TracedModule, scan_if_long
 from pipelines.runtime.devices.sharding import apply_rules
-from pipelines.runtime.kernels.attention import AttentionAxes
+from pipelines.runtime.kernels.attention_axes import AttentionAxes
 from pipelines.runtime.sampling.reuse import Reuse
 from pipelines.runtime.weights.components import read_json, told_as_incomplete
 from pipelines.runtime.weights.permuted import PermutedTensor

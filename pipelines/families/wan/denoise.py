@@ -19,7 +19,7 @@ import jax.numpy as jnp
 from jax.sharding import NamedSharding
 
 from pipelines.runtime.bridge.modules import Carry, LayerPlacement, TracedModule
-from pipelines.runtime.kernels.attention import AttentionAxes
+from pipelines.runtime.kernels.attention_axes import AttentionAxes
 from pipelines.runtime.sampling.loop import Cache, run_loop
 from pipelines.runtime.sampling.reuse import Reuse, add_or_compute
 from pipelines.runtime.sampling.solver import State

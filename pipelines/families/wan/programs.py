@@ -28,7 +28,7 @@ from pipelines.recipes.cache_kinds import MAGCACHE, TAYLOR
 from pipelines.runtime.bridge.modules import LayerPlacement
 from pipelines.runtime.devices.mesh import turn_to_tokens
 from pipelines.runtime.devices.sharding import batch_class, split_pictures
-from pipelines.runtime.kernels.attention import AttentionAxes
+from pipelines.runtime.kernels.attention_axes import AttentionAxes
 from pipelines.runtime.programs.compiled import Program
 from pipelines.runtime.sampling.schedules import COLUMNS, MAX_STEPS
 from pipelines.runtime.sampling.solver import State

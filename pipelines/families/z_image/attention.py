@@ -13,7 +13,9 @@ import jax
 import torch
 
 from pipelines.runtime.bridge.environment import call_jax, find_attention_axes
-from pipelines.runtime.kernels.attention import AttentionAxes, attend
+from pipelines.runtime.kernels.attention import attend
+from pipelines.runtime.kernels.attention_axes import AttentionAxes
+from pipelines.runtime.kernels.heads import merge_heads, split_heads
 from pipelines.runtime.kernels.rotary import rotate_pairs
 
 
@@ -31,9 +33,11 @@ class SingleStreamAttention:
     ) -> torch.Tensor:
         assert encoder_hidden_states is None and freqs_cis is not None, "one stream attends to itself"
         query, key, value = (layer(hidden_states) for layer in (attn.to_q, attn.to_k, attn.to_v))
-        query, key, value = (x.unflatten(-1, (attn.heads, -1)) for x in (query, key, value))
+        axes = find_attention_axes()
+        split = functools.partial(split_heads, heads=attn.heads, axes=axes)
+        query, key, value = (call_jax(split, x) for x in (query, key, value))
         query, key = attn.norm_q(query), attn.norm_k(key)
-        run = functools.partial(_attend, axes=find_attention_axes())
+        run = functools.partial(_attend, axes=axes)
         lengths = () if attention_mask is None else (attention_mask,)
         return attn.to_out[0](call_jax(run, query, key, value, *freqs_cis, *lengths))
 
@@ -59,7 +63,7 @@ def _attend(  # noqa: PLR0917 - arrays of a traced module come by position
         key_lengths=key_lengths_B,
         axes=axes,
     )
-    return out.swapaxes(1, 2).reshape(*query.shape[:2], -1)
+    return merge_heads(out.swapaxes(1, 2), axes=axes)
 
 
 def set_processors(transformer: Any) -> None:

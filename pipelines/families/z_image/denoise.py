@@ -17,7 +17,7 @@ from jax.sharding import NamedSharding
 from pipelines.families.z_image import tokens
 from pipelines.families.z_image.parts import PATCH
 from pipelines.runtime.bridge.modules import TracedModule
-from pipelines.runtime.kernels.attention import AttentionAxes
+from pipelines.runtime.kernels.attention_axes import AttentionAxes
 from pipelines.runtime.sampling.loop import Cache, run_loop
 from pipelines.runtime.sampling.schedules import Schedule, build_schedule
 from pipelines.runtime.sampling.solver import State

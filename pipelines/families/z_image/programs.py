@@ -21,7 +21,7 @@ from pipelines.models.catalog import Shape
 from pipelines.pictures.references import References
 from pipelines.recipes.cache_kinds import TAYLOR
 from pipelines.runtime.devices.sharding import split_pictures
-from pipelines.runtime.kernels.attention import AttentionAxes
+from pipelines.runtime.kernels.attention_axes import AttentionAxes
 from pipelines.runtime.programs.compiled import Program
 from pipelines.runtime.sampling.schedules import COLUMNS, MAX_STEPS
 from pipelines.runtime.sampling.solver import State

@@ -18,7 +18,8 @@ from torchax.ops import mappings, ops_registry
 
 from pipelines.runtime.bridge.row_scales import find_rounded, multiply_in_int8
 from pipelines.runtime.kernels import operators
-from pipelines.runtime.kernels.attention import AttentionAxes, attend
+from pipelines.runtime.kernels.attention import attend
+from pipelines.runtime.kernels.attention_axes import AttentionAxes
 from pipelines.runtime.kernels.conv3x3 import BLOCKED_NDIM, FLAT_NDIM, unflatten_taps
 from pipelines.runtime.kernels.convolution import PictureAxes, convolve_split, double_split
 from pipelines.runtime.kernels.convolution_gradient import convolve_learning, takes

@@ -27,7 +27,7 @@ from torch.utils._pytree import tree_flatten, tree_map_only, tree_unflatten
 from pipelines.runtime.bridge.environment import axes_as, call_jax, get_environment, set_within
 from pipelines.runtime.bridge.row_scales import part_stacks, scales_known, widen
 from pipelines.runtime.devices.sharding import STACK, Rules, apply_rules
-from pipelines.runtime.kernels.attention import AttentionAxes
+from pipelines.runtime.kernels.attention_axes import AttentionAxes
 from pipelines.runtime.kernels.convolution import PictureAxes
 
 # Fewer layers stay as they are: little to gain, and a scan copies each layer's weights, which a CPU feels.

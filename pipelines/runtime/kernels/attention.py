@@ -6,60 +6,26 @@ Where a gradient is wanted they take splash.py's, the only kernel here that has 
 """
 
 import functools
-from dataclasses import dataclass
 from typing import Any, NamedTuple, TypeGuard
 
 import jax
 import jax.numpy as jnp
-from jax.sharding import Mesh
 from jax.sharding import PartitionSpec as P
 
-from pipelines.runtime.devices.sharding import Axes, count_parts
+from pipelines.runtime.devices.sharding import count_parts
 from pipelines.runtime.kernels import cudnn
+from pipelines.runtime.kernels.attention_axes import AttentionAxes
 from pipelines.runtime.kernels.blocks import attend_in_blocks
 from pipelines.runtime.kernels.flash import MASKED, center_keys, find_vmem_bytes, flash_attention, has_room
+from pipelines.runtime.kernels.heads import merge_heads, split_heads
 from pipelines.runtime.kernels.operators import find_gain, scale
-from pipelines.runtime.kernels.splash import LEAST_VMEM_BYTES, attend_with_gradient
+from pipelines.runtime.kernels.rotary import rotate_pairs
+from pipelines.runtime.kernels.splash import attend_with_gradient
 from pipelines.runtime.kernels.switches import is_on
 from pipelines.runtime.kernels.ulysses import NormAndRotary, gather_features, gather_tokens
 
 LONG = 896  # queries; below, the logits fit where the matrix unit leaves them
 _MANY_KEYS = 384  # with a gradient; SDXL's 77 of a text would fill three fifths of a tile
-
-
-@dataclass(frozen=True, kw_only=True)
-class AttentionAxes:
-    """Which mesh axes split an attention's batch, heads and tokens; None splits nothing.
-
-    `entered` are axes whose `shard_map` the caller is in already. Without `trades_heads`, devices that split tokens
-    gather keys and values instead: two collectives, not four, for short sequences whose collectives mostly wait.
-    With `interprets` the kernels for TPU run on any devices, slowly. With `learns` a gradient is wanted, only `rows`
-    are split, and a kernel may use `vmem_bytes` of vector memory. The last three are a model's own: whether keys are
-    centred, whether the kernel for TPU looks if the logits of a self-attention are small, and how far a token of one
-    sees (attend_rotated alone asks for that).
-    """
-
-    mesh: Mesh
-    rows: str | None = None
-    heads: str | None = None
-    tokens: Axes = None
-    entered: frozenset[str] = frozenset()
-    trades_heads: bool = True
-    interprets: bool = False
-    learns: bool = False
-    vmem_bytes: int = LEAST_VMEM_BYTES
-    smooths_keys: bool = False
-    bounds_logits: bool = False
-    window: int | None = None
-
-    @property
-    def takes_kernels(self) -> bool:
-        return self.interprets or self.mesh.devices.flat[0].platform == "tpu"
-
-    def choose_spec(self, shape_BLHD: tuple[int, ...]) -> P:
-        """PartitionSpec that splits each axis the mesh divides (heads and features are one); others stay whole."""
-        axes = zip(shape_BLHD, (self.rows, self.tokens, self.heads), strict=False)
-        return P(*(axis if size % count_parts(self.mesh, axis) == 0 else None for size, axis in axes))
 
 
 def attend(
@@ -184,6 +150,14 @@ def attend_rotated(  # noqa: PLR0917 - arrays of a traced module come by positio
             key_length=key_length,
             window=window,
         )
+    if axes is not None and axes.learns:
+        split = functools.partial(split_heads, heads=heads, axes=axes)
+        query, key = (
+            rotate_pairs(split(scale(x, turn.gain, turn.weight)), cos, sin)
+            for x, turn in zip((query_BLC, key_BLC), turns, strict=True)
+        )
+        own = (query, key[:, :key_length], split(value_BLC)[:, :key_length])
+        return _attend_split(*own, window=window, axes=axes)
     query, key = (turn.apply(x) for x, turn in zip((query_BLC, key_BLC), turns, strict=True))
     own = (query, key[:, :key_length], value_BLC[:, :key_length])
     return _attend_in_heads(*own, heads=heads, window=window, axes=axes)
@@ -288,12 +262,24 @@ def _attend_in_heads(
     axes: AttentionAxes | None,
     window: int | None = None,
 ) -> jax.Array:
-    batch, length, channels = query.shape
     if axes is not None and axes.smooths_keys:
         key = center_keys(key).astype(value.dtype)
-    split = (x.reshape(batch, -1, heads, channels // heads).swapaxes(1, 2) for x in (query, key, value))
-    out = attend(*split, mask=None, is_causal=False, scale=None, has_grouped_heads=False, window=window, axes=axes)
-    return out.swapaxes(1, 2).reshape(batch, length, channels)
+    return _attend_split(*(split_heads(x, heads, axes=axes) for x in (query, key, value)), window=window, axes=axes)
+
+
+def _attend_split(
+    query_BLHD: jax.Array,
+    key_BLHD: jax.Array,
+    value_BLHD: jax.Array,
+    *,
+    axes: AttentionAxes | None,
+    window: int | None = None,
+) -> jax.Array:
+    heads_first = (x.swapaxes(1, 2) for x in (query_BLHD, key_BLHD, value_BLHD))
+    out = attend(
+        *heads_first, mask=None, is_causal=False, scale=None, has_grouped_heads=False, window=window, axes=axes
+    )
+    return merge_heads(out.swapaxes(1, 2), axes=axes)
 
 
 def attend_long(

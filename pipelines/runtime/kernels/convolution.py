@@ -16,7 +16,7 @@ from jax.sharding import PartitionSpec as P
 
 from pipelines.runtime.devices.sharding import count_parts
 from pipelines.runtime.kernels import operators
-from pipelines.runtime.kernels.attention import AttentionAxes
+from pipelines.runtime.kernels.attention_axes import AttentionAxes
 from pipelines.runtime.kernels.conv3x3 import TAPS, Blocks, block_taps, choose_blocks, convolve_taps, unblock_taps
 from pipelines.runtime.kernels.flash import find_vmem_bytes
 from pipelines.runtime.kernels.switches import is_on

@@ -52,7 +52,7 @@ def gather_tokens(
     For use inside a `shard_map` over `axis`, which has `parts` devices.
     """
     batch, length, channels = x_BLC.shape
-    parts_BPLC = _cut(x_BLC, parts, turn, interpret=interpret)
+    parts_BPLC = cut_features(x_BLC, parts, turn, interpret=interpret)
     if parts > 1:
         parts_BPLC = jax.lax.all_to_all(parts_BPLC, axis, 1, 1, tiled=True)
     return parts_BPLC.reshape(batch, parts * length, channels // parts)
@@ -62,11 +62,13 @@ def gather_features(x_BLC: jax.Array, axis: Any, *, parts: int, interpret: bool 
     """Undoes gather_tokens: (B, L / parts, C * parts)."""
     batch, length, channels = x_BLC.shape
     parts_BPLC = x_BLC.reshape(batch, parts, length // parts, channels)
-    return _join(jax.lax.all_to_all(parts_BPLC, axis, 1, 1, tiled=True), interpret=interpret)
+    return join_features(jax.lax.all_to_all(parts_BPLC, axis, 1, 1, tiled=True), interpret=interpret)
 
 
-def _cut(x_BLC: jax.Array, parts: int, turn: NormAndRotary | None, *, interpret: bool) -> jax.Array:
-    """(B, parts, L, C / parts), turned where it is said how."""
+def cut_features(
+    x_BLC: jax.Array, parts: int, turn: NormAndRotary | None = None, *, interpret: bool = False
+) -> jax.Array:
+    """Returns (B, parts, L, C / parts), turned where it is said how."""
     batch, length, channels = x_BLC.shape
     width = channels // parts
     is_plain = width % LANES or not is_on("ulysses")
@@ -96,8 +98,8 @@ def _cut(x_BLC: jax.Array, parts: int, turn: NormAndRotary | None, *, interpret:
     )(*inputs)
 
 
-def _join(x_BPLC: jax.Array, *, interpret: bool) -> jax.Array:
-    """(B, L, parts * C)."""
+def join_features(x_BPLC: jax.Array, *, interpret: bool = False) -> jax.Array:
+    """Returns (B, L, parts * C)."""
     batch, parts, length, width = x_BPLC.shape
     if width % LANES or not is_on("ulysses"):
         return x_BPLC.swapaxes(1, 2).reshape(batch, length, parts * width)

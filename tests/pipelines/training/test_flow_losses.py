@@ -31,7 +31,7 @@ from pipelines.families.z_image.training import LEARNER as Z_IMAGE
 from pipelines.runtime.bridge.modules import LayerPlacement, TracedModule
 from pipelines.runtime.devices.mesh import build_mesh
 from pipelines.runtime.devices.sharding import STACK
-from pipelines.runtime.kernels.attention import AttentionAxes
+from pipelines.runtime.kernels.attention_axes import AttentionAxes
 from pipelines.runtime.weights.resolve import split_layers
 from pipelines.training.engine.objective import Flow, sum_errors
 from pipelines.training.results.export import split_stacks

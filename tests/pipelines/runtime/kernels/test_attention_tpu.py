@@ -15,7 +15,8 @@ from torch.nn import functional
 from pipelines.plan.topologies import find_devices, find_topology
 from pipelines.runtime.bridge.modules import TracedModule
 from pipelines.runtime.devices.mesh import build_mesh
-from pipelines.runtime.kernels.attention import AttentionAxes, attend_long
+from pipelines.runtime.kernels.attention import attend_long
+from pipelines.runtime.kernels.attention_axes import AttentionAxes
 from pipelines.runtime.kernels.ulysses import NormAndRotary, gather_tokens
 
 pytestmark = [pytest.mark.tpu_aot, pytest.mark.filterwarnings("ignore:Error reading persistent compilation cache")]

@@ -12,7 +12,8 @@ from jax.sharding import PartitionSpec as P
 
 from pipelines.runtime.devices.mesh import build_mesh
 from pipelines.runtime.kernels import attention, cudnn
-from pipelines.runtime.kernels.attention import AttentionAxes, attend
+from pipelines.runtime.kernels.attention import attend
+from pipelines.runtime.kernels.attention_axes import AttentionAxes
 from pipelines.runtime.kernels.cudnn import attend_fused, can_run, find_capability, has_cuda, takes
 from pipelines.runtime.weights.components import choose_dtype
 

@@ -9,7 +9,8 @@ import pytest
 
 from pipelines.runtime.devices.mesh import build_mesh
 from pipelines.runtime.kernels import attention
-from pipelines.runtime.kernels.attention import AttentionAxes, attend
+from pipelines.runtime.kernels.attention import attend
+from pipelines.runtime.kernels.attention_axes import AttentionAxes
 from pipelines.runtime.kernels.splash import choose_tile, count_vmem_bytes
 
 ARGUMENTS: Any = {"mask": None, "is_causal": False, "scale": None, "has_grouped_heads": False}

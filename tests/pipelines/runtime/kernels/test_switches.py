@@ -15,7 +15,8 @@ from jax.sharding import PartitionSpec as P
 from pipelines.errors import RecipeError
 from pipelines.runtime.devices.mesh import build_mesh
 from pipelines.runtime.kernels import attention, switches
-from pipelines.runtime.kernels.attention import AttentionAxes, attend, attend_merged, attend_rotated
+from pipelines.runtime.kernels.attention import attend, attend_merged, attend_rotated
+from pipelines.runtime.kernels.attention_axes import AttentionAxes
 from pipelines.runtime.kernels.blocks import attend_in_blocks
 from pipelines.runtime.kernels.convolution import PictureAxes
 from pipelines.runtime.kernels.flash import Tiles, flash_attention
