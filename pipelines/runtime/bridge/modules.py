@@ -288,11 +288,13 @@ def _deal_out(module: torch.nn.Module, scales: Mapping[str, jax.Array]) -> dict[
 def repeat_for_gradient(module: torch.nn.Module, kinds: tuple[type[torch.nn.Module], ...]) -> None:
     """Lets submodules of these kinds, outermost ones, be computed again for a gradient where a call has `remat`.
 
-    Layers in a scan are anyway.
+    Layers in a scan are anyway. None of these submodules may hold a scan: computed again as a whole, it would keep its
+    layers' weights next to what they compute, all of them once more.
     """
     if isinstance(module, ScannedLayers):
         return
     if isinstance(module, kinds):
+        assert not any(isinstance(one, ScannedLayers) for one in module.modules()), "a scan repeats its own layers"
         _make_repeatable(module)
         return
     for child in module.children():
@@ -315,8 +317,7 @@ def _make_repeatable(module: Any) -> None:
             for place, value in zip(places, environment.j2t_iso(values), strict=True):
                 filled[place] = value
             own_args, own_kwargs = tree_unflatten(filled, structure)
-            with set_within(_remat, None):  # or a scan inside would be computed a third time
-                return environment.t2j_iso(forward(*own_args, **own_kwargs))
+            return environment.t2j_iso(forward(*own_args, **own_kwargs))
 
         values = environment.t2j_iso([leaves[place] for place in places])
         return environment.j2t_iso(jax.checkpoint(compute, policy=policy)(values))

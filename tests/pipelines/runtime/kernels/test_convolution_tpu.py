@@ -1,6 +1,7 @@
 """Convolutions and doublings of real sizes are the kernels, and the TPU compiler takes them on every chip of a plan."""
 
 import functools
+import re
 from collections.abc import Callable
 from typing import Any
 
@@ -14,6 +15,7 @@ from pipelines.plan.topologies import find_devices, find_topology
 from pipelines.runtime.devices.mesh import build_mesh
 from pipelines.runtime.kernels.conv3x3 import block_taps
 from pipelines.runtime.kernels.convolution import PictureAxes, convolve_split, double_split
+from pipelines.runtime.kernels.convolution_gradient import convolve_learning
 from pipelines.runtime.kernels.upsample import double_pixels
 
 pytestmark = [pytest.mark.tpu_aot, pytest.mark.filterwarnings("ignore:Error reading persistent compilation cache")]
@@ -75,6 +77,23 @@ def test_v4_has_room_for_rows_with_those_of_other_chips(
     packed = jax.eval_shape(block_taps, jax.ShapeDtypeStruct(weight_shape, jnp.bfloat16)).update(sharding=whole)
     bias = jax.ShapeDtypeStruct((outputs,), jnp.float32, sharding=whole)
     assert is_kernel("convolve_taps", functools.partial(convolve_split, axes=rows), x, packed, bias)
+
+
+def test_where_weights_do_not_learn_no_convolution_of_a_gradient_is_xlas_own(v6e_8: list[Any]) -> None:
+    """XLA's compile for seconds each, and a UNet's step has more than a hundred."""
+    mesh = build_mesh("dp=8", devices=v6e_8)
+    axes = PictureAxes(mesh=mesh, spec=P("dp"), learns=True)
+    x = jax.ShapeDtypeStruct((8, 320, 64, 64), jnp.bfloat16, sharding=NamedSharding(mesh, P("dp")))
+    weight = jax.ShapeDtypeStruct((320, 320, 3, 3), jnp.bfloat16, sharding=NamedSharding(mesh, P()))
+    bias = jax.ShapeDtypeStruct((320,), jnp.bfloat16, sharding=NamedSharding(mesh, P()))
+
+    def learn(x: jax.Array, weight: jax.Array, bias: jax.Array) -> jax.Array:
+        return (convolve_learning(x, weight, bias, axes).astype(jnp.float32) ** 2).sum()
+
+    options = {"xla_tpu_scoped_vmem_limit_kib": str(12 * 1024)}
+    text = str(jax.jit(jax.grad(learn)).lower(x, weight, bias).compile(options).as_text())
+    assert len(re.findall(r"%convolve_taps[\w.]* = ", text)) == 2  # forwards and backwards
+    assert " convolution(" not in text
 
 
 @pytest.mark.parametrize(
