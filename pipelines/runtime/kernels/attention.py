@@ -6,6 +6,7 @@ Where a gradient is wanted they take splash.py's, the only kernel here that has 
 """
 
 import functools
+from collections.abc import Iterable
 from typing import Any, NamedTuple, TypeGuard
 
 import jax
@@ -157,7 +158,7 @@ def attend_rotated(  # noqa: PLR0917 - arrays of a traced module come by positio
             for x, turn in zip((query_BLC, key_BLC), turns, strict=True)
         )
         own = (query, key[:, :key_length], split(value_BLC)[:, :key_length])
-        return _attend_split(*own, window=window, axes=axes)
+        return _attend_split((x.swapaxes(1, 2) for x in own), window=window, axes=axes)
     query, key = (turn.apply(x) for x, turn in zip((query_BLC, key_BLC), turns, strict=True))
     own = (query, key[:, :key_length], value_BLC[:, :key_length])
     return _attend_in_heads(*own, heads=heads, window=window, axes=axes)
@@ -264,18 +265,11 @@ def _attend_in_heads(
 ) -> jax.Array:
     if axes is not None and axes.smooths_keys:
         key = center_keys(key).astype(value.dtype)
-    return _attend_split(*(split_heads(x, heads, axes=axes) for x in (query, key, value)), window=window, axes=axes)
+    split = (split_heads(x, heads, axes=axes).swapaxes(1, 2) for x in (query, key, value))
+    return _attend_split(split, window=window, axes=axes)
 
 
-def _attend_split(
-    query_BLHD: jax.Array,
-    key_BLHD: jax.Array,
-    value_BLHD: jax.Array,
-    *,
-    axes: AttentionAxes | None,
-    window: int | None = None,
-) -> jax.Array:
-    heads_first = (x.swapaxes(1, 2) for x in (query_BLHD, key_BLHD, value_BLHD))
+def _attend_split(heads_first: Iterable[jax.Array], *, axes: AttentionAxes | None, window: int | None) -> jax.Array:
     out = attend(
         *heads_first, mask=None, is_causal=False, scale=None, has_grouped_heads=False, window=window, axes=axes
     )
