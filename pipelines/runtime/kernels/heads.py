@@ -7,6 +7,7 @@ What comes between, norms and rotary embeddings, sees (batch, tokens, heads, fea
 """
 
 import functools
+from typing import Any
 
 import jax
 from jax.sharding import PartitionSpec as P
@@ -22,7 +23,8 @@ def split_heads(x_BLC: jax.Array, heads: int, *, axes: AttentionAxes | None) -> 
     batch, length, channels = x_BLC.shape
     if axes is None or not _takes_kernel(axes, channels // heads):
         return x_BLC.reshape(batch, length, heads, channels // heads)
-    return _split(x_BLC, heads, axes).swapaxes(1, 2)
+    found: Any = _split(x_BLC, heads, axes)  # its type is lost in custom_vjp
+    return found.swapaxes(1, 2)
 
 
 def merge_heads(x_BLHD: jax.Array, *, axes: AttentionAxes | None) -> jax.Array:
