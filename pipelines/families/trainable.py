@@ -121,7 +121,7 @@ class FlowLearner:
     size_multiple = 32
     prefix = "transformer"
     kohya_prefix = "lora_unet"
-    vmem_share = 0.1875
+    vmem_share = 0.1875  # 24 MiB on v6e: room for klein's 4608 keys at a time, and little to compile (plan/TRIED.md)
     compact_vmem_bytes: int | None = None
 
     def list_denoisers(self, folder: Path, scheduler_config: Mapping[str, Any]) -> tuple[Denoiser, ...]:  # noqa: ARG002
