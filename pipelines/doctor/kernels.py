@@ -22,7 +22,9 @@ from pipelines.runtime.kernels.attention import attend, attend_merged
 from pipelines.runtime.kernels.attention_axes import AttentionAxes
 from pipelines.runtime.kernels.conv3x3 import TAPS, block_taps
 from pipelines.runtime.kernels.convolution import PictureAxes, convolve_split
+from pipelines.runtime.kernels.convolution_gradient import convolve_learning
 from pipelines.runtime.kernels.flash import find_vmem_bytes, flash_attention
+from pipelines.runtime.kernels.heads import merge_heads, split_heads
 from pipelines.runtime.kernels.rotary import rotate_pairs
 from pipelines.runtime.kernels.splash import attend_with_gradient
 from pipelines.runtime.kernels.ulysses import NormAndRotary, gather_features, gather_tokens
@@ -133,7 +135,7 @@ def _turn_exactly(x_BLC: Any, turn: NormAndRotary) -> np.ndarray:
 
 
 def _check_ulysses(place: Place) -> tuple[Arrays, Arrays]:
-    """Norms and angles on the way, and there and back over all devices."""
+    """Norms and angles on the way, there and back over all devices, and heads taken apart for a training."""
     count = len(place.devices)
     x, turn = draw(1, 1, 64, 256), _draw_turn(64, heads=2, width=128)
     turned = jit(lambda x, turn: gather_tokens(x, None, parts=1, turn=turn, interpret=place.interprets))(x, turn)
@@ -146,7 +148,10 @@ def _check_ulysses(place: Place) -> tuple[Arrays, Arrays]:
         out_specs=P(None, "all"),
         check_vma=False,
     )
-    return [turned, jit(back)(whole)], [_turn_exactly(x, turn), whole]
+    axes = AttentionAxes(mesh=Mesh(np.asarray(place.devices[:1]), ("all",)), learns=True, interprets=place.interprets)
+    heads = jit(lambda x: split_heads(x, 2, axes=axes))(x)
+    found = [turned, jit(back)(whole), heads, jit(functools.partial(merge_heads, axes=axes))(heads)]
+    return found, [_turn_exactly(x, turn), whole, x.reshape(heads.shape), x]
 
 
 def _check_attention(place: Place) -> tuple[Arrays, Arrays]:
@@ -210,8 +215,18 @@ def _compare_convolutions(place: Place, *, spec: P, mesh: Mesh, height: int) -> 
 
 
 def _check_conv3x3(place: Place) -> tuple[Arrays, Arrays]:
-    """One frame and three, more outputs than one block of them."""
-    return _compare_convolutions(place, spec=P(), mesh=Mesh(np.asarray(place.devices[:1]), ("all",)), height=12)
+    """One frame and three, more outputs than one block of them; and the gradient by a picture."""
+    mesh = Mesh(np.asarray(place.devices[:1]), ("all",))
+    found, expected = _compare_convolutions(place, spec=P(), mesh=mesh, height=12)
+    axes = PictureAxes(mesh=mesh, spec=P(), interprets=place.interprets, learns=True)
+    x, counted, bias = draw(1, 1, 24, 12, 16), draw(4, 1, 130, 12, 16), draw(3, 130)
+    weight = draw(2, 130, 24, TAPS, TAPS, scale=0.05)
+
+    def run(convolve: Callable[..., Any]) -> Any:
+        return jit(jax.grad(lambda x: (convolve(x).astype(_FP32) * counted.astype(_FP32)).sum()))(x)
+
+    found = [*found, run(lambda x: convolve_learning(x, weight, bias, axes))]
+    return found, [*expected, run(lambda x: _convolve_exactly(x[:, :, None], weight[:, :, None], bias)[:, :, 0])]
 
 
 def _check_convolution(place: Place) -> tuple[Arrays, Arrays]:
