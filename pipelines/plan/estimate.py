@@ -31,9 +31,10 @@ CONVOLUTION = "convolve_taps"  # the kernel's name in runtime/kernels/conv3x3.py
 # Share of the peak in the innermost loop, by the kernel's schedule: `plan --search attention`. The work outside that
 # loop is included in the FLOPs that the kernel reports (runtime/kernels/flash.py, count_keys).
 PALLAS_UTILISATION = 0.56
-# Of JAX's splash attention in tiles of 1024 tokens, by its schedules: on v6e 3859 cycles for 0.54 GFLOP forward, 5999
-# for 1.34 backward, 3731 and 5453 on v7x, where exponentials and maxima take most of them; of a core, 6387 and 10480 on
-# v5p, 6092 and 10024 on v5e, 8361 and 11996 on v4, whose matrix units are slower, and taken to be busy 95 % at most.
+# The same share of JAX's splash attention, by the schedules of its kernels in tiles of 1024 tokens. They take so many
+# cycles for 0.54 GFLOP forward and 1.34 backward: 3859 and 5999 on v6e, 3731 and 5453 on v7x, where exponentials and
+# maxima are most of them; 6092 and 10024 on v5e, and on one core 6387 and 10480 on v5p, 8361 and 11996 on v4, whose
+# matrix units are slower. A share of more than 95 % is counted as 95.
 SPLASH_UTILISATION = {
     V4.name: {"fwd": 0.49, "dkv": 0.85, "dq": 0.85},
     V5E.name: {"fwd": 0.67, "dkv": 0.95, "dq": 0.95},
