@@ -34,8 +34,8 @@ class EvenTokens(ScannedLayers):
         """Runs the blocks; `temb` has three axes, or four if every token has its own timestep."""
         length, axes = hidden_states.shape[1], find_attention_axes()
         mesh = self._mesh if axes is None or axes.tokens is None else axes.mesh
-        is_whole = axes is not None and axes.learns
-        missing = 0 if is_whole else -length % (TOKENS * mesh.shape["sp"])
+        learns = axes is not None and axes.learns  # then tokens are on no two devices
+        missing = 0 if learns else -length % (TOKENS * mesh.shape["sp"])
         if missing:
             hidden_states = functional.pad(hidden_states, (0, 0, 0, missing))
             if temb.ndim == 4:

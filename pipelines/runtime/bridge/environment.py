@@ -22,7 +22,7 @@ from pipelines.runtime.kernels.attention import attend
 from pipelines.runtime.kernels.attention_axes import AttentionAxes
 from pipelines.runtime.kernels.conv3x3 import BLOCKED_NDIM, FLAT_NDIM, unflatten_taps
 from pipelines.runtime.kernels.convolution import PictureAxes, convolve_split, double_split
-from pipelines.runtime.kernels.convolution_gradient import convolve_learning, takes
+from pipelines.runtime.kernels.convolution_gradient import convolve_learning, has_kernel
 from pipelines.runtime.kernels.switches import is_on
 
 _attention_axes: contextvars.ContextVar[AttentionAxes | None] = contextvars.ContextVar("attention_axes", default=None)
@@ -158,7 +158,7 @@ def _convolve(  # noqa: PLR0917 - PyTorch's own signature
         assert axes is not None and bias is not None, "block_convolutions is for calls that tell of pictures"
         return convolve_split(input[:, :, None], weight, bias, axes=axes)[:, :, 0]
     how: Any = {"stride": stride, "padding": padding, "dilation": dilation, "groups": groups}
-    if axes is not None and axes.learns and axes.takes_kernels and takes(weight.shape, **how):
+    if axes is not None and axes.learns and axes.takes_kernels and has_kernel(weight.shape, **how):
         bias = jnp.zeros(len(weight), weight.dtype) if bias is None else bias
         return convolve_learning(input, weight, bias, axes)
     return operators.convolve(input, weight, bias, **how)

@@ -17,7 +17,7 @@ from pipelines.runtime.kernels.conv3x3 import TAPS, block_taps
 from pipelines.runtime.kernels.convolution import PictureAxes, convolve_split
 
 
-def takes(weight_shape: tuple[int, ...], *, stride: Any, padding: Any, dilation: Any, groups: int) -> bool:
+def has_kernel(weight_shape: tuple[int, ...], *, stride: Any, padding: Any, dilation: Any, groups: int) -> bool:
     """Returns whether the kernel computes this convolution, told in PyTorch's words."""
 
     def is_all(value: Any, one: int) -> bool:

@@ -14,7 +14,7 @@ from pipelines.runtime.devices.mesh import build_mesh
 from pipelines.runtime.kernels import operators
 from pipelines.runtime.kernels.conv3x3 import block_taps
 from pipelines.runtime.kernels.convolution import PictureAxes, convolve_split, double_split
-from pipelines.runtime.kernels.convolution_gradient import convolve_learning, takes
+from pipelines.runtime.kernels.convolution_gradient import convolve_learning, has_kernel
 
 BATCH, INPUTS, OUTPUTS, FRAMES = 2, 6, 10, 2
 SPLITS = {
@@ -133,7 +133,7 @@ def test_gradients_are_those_of_xlas_own(split: str) -> None:
     ],
 )
 def test_only_plain_ones_have_a_gradient_by_the_kernel(shape: tuple[int, ...], how: Any, *, is_taken: bool) -> None:
-    assert takes(shape, **{"stride": 1, "dilation": 1, "groups": 1} | how) == is_taken
+    assert has_kernel(shape, **{"stride": 1, "dilation": 1, "groups": 1} | how) == is_taken
 
 
 @pytest.mark.parametrize(("height", "width"), [(8, 24), (12, 8)])
