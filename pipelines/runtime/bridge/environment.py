@@ -1,6 +1,6 @@
 """torchax's environment: PyTorch's operators on traced tensors, several of them ours.
 
-The only file that touches torchax. Attention, linear layers, norms, convolutions and resizing are those of
+Attention, linear layers, norms, convolutions and resizing are those of
 runtime/kernels in place of torchax's own. How attentions and pictures lie on the mesh is known only where a module is
 called (modules.py), so operators find it in context variables.
 """
@@ -13,9 +13,10 @@ from typing import Any
 import jax
 import jax.numpy as jnp
 import torch
-import torchax.tensor
 from torchax.ops import mappings, ops_registry
+from torchax.tensor import OperatorNotFound
 
+from pipelines.runtime.bridge.dispatch import Environment
 from pipelines.runtime.bridge.row_scales import find_rounded, multiply_in_int8
 from pipelines.runtime.kernels import operators
 from pipelines.runtime.kernels.attention import attend
@@ -78,21 +79,21 @@ def to_jax_dtype(dtype: torch.dtype) -> Any:
     return mappings.t2j_dtype(dtype)
 
 
-_cached_environment: torchax.tensor.Environment | None = None
+_cached_environment: Environment | None = None
 
 
-def get_environment() -> torchax.tensor.Environment:
+def get_environment() -> Environment:
     """One environment for the process; its dispatch modes are entered per call and are thread-local."""
     global _cached_environment  # noqa: PLW0603 - torchax registers some 800 operators each time one is built
     if _cached_environment is None:
         with jax.ensure_compile_time_eval():  # its random key would become part of the program that is being traced
-            _cached_environment = torchax.tensor.Environment()
+            _cached_environment = Environment()
         for function, implementation in _OVERRIDES.items():
             _override(_cached_environment, function, implementation)
     return _cached_environment
 
 
-def _override(environment: torchax.tensor.Environment, function: Any, implementation: Callable[..., Any]) -> None:
+def _override(environment: Environment, function: Any, implementation: Callable[..., Any]) -> None:
     environment._ops[function] = ops_registry.Operator(  # noqa: SLF001 - override_op_definition cannot take JAX functions
         function,
         implementation,
@@ -112,9 +113,7 @@ def _linear(input: jax.Array, weight: jax.Array, bias: jax.Array | None = None) 
     if rounded is not None and rounded.rounds_inputs:
         out = multiply_in_int8(input, rounded)
     else:
-        # What is kept in fp32 is meant to be exact; a TPU would round it to bf16 for its product.
-        precision = jax.lax.Precision.HIGHEST if input.dtype == weight.dtype == jnp.float32 else None
-        out = jnp.einsum("...i,oi->...o", input, weight, precision=precision)
+        out = operators.multiply(input, weight)
         out = out if rounded is None else out * rounded.scale
     return out if bias is None else out + bias
 
@@ -172,7 +171,7 @@ def _interpolate(input: jax.Array, *args: Any, **kwargs: Any) -> jax.Array:
     try:
         return operators.interpolate(input, *args, **kwargs)
     except NotImplementedError as error:
-        raise torchax.tensor.OperatorNotFound(str(error)) from error  # torchax's own is taken then
+        raise OperatorNotFound(str(error)) from error  # torchax's own is taken then
 
 
 _OVERRIDES: dict[Any, Callable[..., Any]] = {

@@ -1,7 +1,8 @@
 """PyTorch's norms, convolutions and resizing in JAX, with PyTorch's arguments.
 
 They keep the numerics that PyTorch has under bf16 (statistics of norms in fp32) and give each backend the layout that
-it runs fastest.
+it runs fastest. A model calls them hundreds of times with the same few shapes, so each is traced once a shape: inline, a
+jitted function leaves no trace of itself in the program.
 """
 
 import functools
@@ -19,6 +20,13 @@ def group_norm(
     eps: float = 1e-5,
 ) -> jax.Array:
     """Statistics in fp32."""
+    return _group_norm(input, weight, bias, num_groups=num_groups, eps=eps)
+
+
+@functools.partial(jax.jit, static_argnames=("num_groups", "eps"), inline=True)
+def _group_norm(
+    input: jax.Array, weight: jax.Array | None, bias: jax.Array | None, *, num_groups: int, eps: float
+) -> jax.Array:
     batch, channels, *spatial = input.shape
     x = input.reshape(batch, num_groups, -1).astype(jnp.float32)
     mean, variance = _find_moments(x, -1)
@@ -42,7 +50,14 @@ def layer_norm(
     bias: jax.Array | None = None,
     eps: float = 1e-5,
 ) -> jax.Array:
-    axes = tuple(range(-len(normalized_shape), 0))
+    """Statistics in fp32."""
+    return _layer_norm(input, weight, bias, axes=tuple(range(-len(normalized_shape), 0)), eps=eps)
+
+
+@functools.partial(jax.jit, static_argnames=("axes", "eps"), inline=True)
+def _layer_norm(
+    input: jax.Array, weight: jax.Array | None, bias: jax.Array | None, *, axes: tuple[int, ...], eps: float
+) -> jax.Array:
     x = input.astype(jnp.float32)
     mean, variance = _find_moments(x, axes)
     x = (x - mean) * jax.lax.rsqrt(variance + eps)
@@ -51,6 +66,14 @@ def layer_norm(
     if bias is not None:
         x = x + bias.astype(jnp.float32)
     return x.astype(input.dtype)
+
+
+@functools.partial(jax.jit, inline=True)
+def multiply(input: jax.Array, weight_OI: jax.Array) -> jax.Array:
+    """A linear layer's product, (..., I) to (..., O)."""
+    # What is kept in fp32 is meant to be exact; a TPU would round it to bf16 for its product.
+    precision = jax.lax.Precision.HIGHEST if input.dtype == weight_OI.dtype == jnp.float32 else None
+    return jnp.einsum("...i,oi->...o", input, weight_OI, precision=precision)
 
 
 def find_gain(x_BLC: jax.Array, eps: float) -> jax.Array:
@@ -90,12 +113,26 @@ def convolve(  # noqa: PLR0917 - PyTorch's own signature
     if isinstance(padding, str):
         pads: Any = padding
     else:
-        pads = [(pad, pad) for pad in (padding if isinstance(padding, tuple | list) else (padding,) * spatial)]
+        pads = tuple((pad, pad) for pad in (padding if isinstance(padding, tuple | list) else (padding,) * spatial))
+    return _convolve(input, weight, bias, stride=stride, pads=pads, dilation=dilation, groups=groups)
+
+
+@functools.partial(jax.jit, static_argnames=("stride", "pads", "dilation", "groups"), inline=True)
+def _convolve(
+    input: jax.Array,
+    weight: jax.Array,
+    bias: jax.Array | None,
+    *,
+    stride: tuple[int, ...],
+    pads: Any,
+    dilation: tuple[int, ...],
+    groups: int,
+) -> jax.Array:
     # diffusers' Upsample hands fp32 to a bf16 convolution: PyTorch's own type_as is lost in the tracing.
     input = jnp.moveaxis(input.astype(weight.dtype), 1, -1)
     kernel = jnp.moveaxis(weight, (0, 1), (-1, -2))
     as_it_is = functools.partial(_convolve_channels_last, stride=stride, pads=pads, dilation=dilation, groups=groups)
-    if spatial == 3 and not isinstance(pads, str):
+    if weight.ndim - 2 == 3 and not isinstance(pads, str):
         in_planes = functools.partial(_convolve_planes, stride=stride, pads=pads, dilation=dilation, groups=groups)
         out = jax.lax.platform_dependent(input, kernel, cpu=in_planes, default=as_it_is)
     else:
