@@ -37,6 +37,8 @@ MODULES = (
     "diffusers.schedulers.scheduling_ddpm",
     "diffusers.schedulers.scheduling_unipc_multistep",
     "diffusers.training_utils",
+    "imageio_ffmpeg",
+    "pydantic.main",
     "transformers.models.clip.modeling_clip",
     "transformers.models.qwen3.modeling_qwen3",
     "transformers.models.umt5.modeling_umt5",

@@ -2,7 +2,8 @@
 
 Importing the app takes most of a studio's start. A process that has imported it (multiprocessing's fork server, one of
 each test process) becomes a studio at once, and is one in every other way: its own session, environment, files and
-signals. What the interpreter or the environment do to imports is only seen by a studio that starts as a command.
+signals. Its worker is forked, too (forked_python.py). What the interpreter or the environment do to imports is only seen
+by a studio that starts as a command.
 """
 
 import contextlib
@@ -15,6 +16,7 @@ from collections.abc import Mapping, Sequence
 from pathlib import Path
 from typing import Protocol
 
+from tests.forked_python import find_forked_python
 from tests.places import ROOT
 
 _server = multiprocessing.get_context("forkserver")
@@ -61,7 +63,8 @@ class ForkedApp:
     """A forked studio, with the names of subprocess.Popen."""
 
     def __init__(self, flags: Sequence[str], log: Path) -> None:
-        self._process = _server.Process(target=_run, args=(list(flags), log, dict(os.environ)), daemon=True)
+        arguments = (list(flags), log, dict(os.environ), find_forked_python())
+        self._process = _server.Process(target=_run, args=arguments, daemon=True)
         with contextlib.chdir(ROOT):  # where the server, which the first studio starts, finds what it imports
             self._process.start()
         assert self._process.pid is not None
@@ -88,8 +91,8 @@ class ForkedApp:
         self.send_signal(signal.SIGKILL)
 
 
-def _run(flags: list[str], log: Path, environment: dict[str, str]) -> None:
-    """Makes this process what `start_app` starts."""
+def _run(flags: list[str], log: Path, environment: dict[str, str], python: str) -> None:
+    """Makes this process what `start_app` starts; `python` starts its worker."""
     assert "app" in sys.modules, "tests/imported_app.py cannot be imported: every studio would import all of it anew"
     os.setsid()
     os.chdir(ROOT)
@@ -99,7 +102,7 @@ def _run(flags: list[str], log: Path, environment: dict[str, str]) -> None:
     for stream in (1, 2):
         os.dup2(printed, stream)
     os.close(printed)
-    sys.argv = ["app.py", *flags]
+    sys.argv, sys.executable = ["app.py", *flags], python
     import app
 
     sys.exit(app.main())

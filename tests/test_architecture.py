@@ -275,7 +275,7 @@ def test_only_the_bridge_touches_torchax() -> None:
         for file in list_sources()
         if any(name.split(".")[0] == "torchax" for name in find_imports(ast.parse(file.read_text("utf-8"))))
     ]
-    assert users == ["pipelines/runtime/bridge/environment.py"]
+    assert users == ["pipelines/runtime/bridge/dispatch.py", "pipelines/runtime/bridge/environment.py"]
 
 
 def test_only_settings_and_start_up_read_the_environment() -> None:

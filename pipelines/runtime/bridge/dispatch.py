@@ -1,11 +1,11 @@
 """torchax's environment with a shorter way from an operator of PyTorch to its function of JAX.
 
-torchax 0.0.13 looks through an operator's arguments as trees six times and enters its modes twice, and writes a message
+torchax 0.0.14 looks through an operator's arguments as trees six times and enters its modes twice, and writes a message
 that nobody reads: a third of what a model takes to trace. Here is what Lumesh needs of that: no autocast, no debugging,
 no collectives of PyTorch's.
 """
 
-from collections.abc import Iterable, Mapping
+from collections.abc import Callable, Iterable, Mapping
 from typing import Any
 
 import jax
@@ -20,8 +20,8 @@ CASTS = frozenset(
     (
         torch.Tensor.to,
         torch.ops.aten.lift_fresh.default,
-        torch.ops.aten._to_copy,
-        torch.ops.aten._to_copy.default,
+        torch.ops.aten._to_copy,  # noqa: SLF001 - its only name
+        torch.ops.aten._to_copy.default,  # noqa: SLF001
     )
 )
 NAMESPACES = ("aten", "torchvision", "xla")
@@ -47,12 +47,9 @@ class Environment(torchax.tensor.Environment):
             return func(*args, **kwargs)  # of PyTorch's own tensors alone
         with jax.named_scope(torchax.tensor._name_of_func(func)):  # noqa: SLF001 - as profiles have always named them
             operator = self._get_op_or_decomp(func)
-            if operator.is_jax_function:
-                unwrap = self._unwrap
-            else:
-                unwrap = _keep if operator.is_view_op else _make_whole
-            args = tuple(_replace(unwrap, one) for one in args)
-            kwargs = {name: _replace(unwrap, one) for name, one in kwargs.items()}
+            change = self._choose_change(operator)
+            args = tuple(_replace(change, one) for one in args)
+            kwargs = {name: _replace(change, one) for name, one in kwargs.items()}
             if operator.needs_env:
                 kwargs["env"] = self
             if operator.is_jax_function:
@@ -63,6 +60,12 @@ class Environment(torchax.tensor.Environment):
     def j2t_iso(self, jaxarray: Any) -> Any:
         """Wraps the arrays of a tree."""
         return Tensor(jaxarray, self) if isinstance(jaxarray, jax.Array) else super().j2t_iso(jaxarray)
+
+    def _choose_change(self, operator: Any) -> Callable[[torch.Tensor], Any]:
+        """Returns what makes of a tensor what the operator takes."""
+        if operator.is_jax_function:
+            return self._unwrap
+        return _keep if operator.is_view_op else _make_whole
 
     def _unwrap(self, tensor: torch.Tensor) -> Any:
         if isinstance(tensor, Tensor | View):
@@ -80,14 +83,14 @@ def _find_tensors(value: Any) -> Iterable[torch.Tensor]:
         yield from _find_tensors((*value.values(),))
 
 
-def _replace(unwrap: Any, value: Any) -> Any:
-    """Returns a value with all tensors in it unwrapped."""
+def _replace(change: Callable[[torch.Tensor], Any], value: Any) -> Any:
+    """Returns a value with all tensors in it changed."""
     if isinstance(value, torch.Tensor):
-        return unwrap(value)
+        return change(value)
     if type(value) in (list, tuple):
-        return type(value)(_replace(unwrap, one) for one in value)
+        return type(value)(_replace(change, one) for one in value)
     if type(value) is dict:
-        return {name: _replace(unwrap, one) for name, one in value.items()}
+        return {name: _replace(change, one) for name, one in value.items()}
     return value
 
 

@@ -1,6 +1,6 @@
 """torchax's environment: PyTorch's operators on traced tensors, several of them ours.
 
-Attention, linear layers, norms, convolutions and resizing are those of
+This file and dispatch.py alone touch torchax. Attention, linear layers, norms, convolutions and resizing are those of
 runtime/kernels in place of torchax's own. How attentions and pictures lie on the mesh is known only where a module is
 called (modules.py), so operators find it in context variables.
 """

@@ -150,6 +150,7 @@ def choose_groups(total: int, *, lanes: int, pixels: int, wide: int) -> int:
     return min((*range(per_unit, total, per_unit), total), key=weigh)
 
 
+@functools.partial(jax.jit, static_argnames=("blocks", "dtype", "vmem_bytes", "interpret"), inline=True)
 def convolve_taps(  # noqa: PLR0917 - arrays by position, as elsewhere
     x_BFHWC: jax.Array,
     before_BFHWC: jax.Array,

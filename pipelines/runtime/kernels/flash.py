@@ -146,6 +146,10 @@ def _choose_tile(length: int, sizes: range) -> int:
     return min(sizes, key=lambda size: (-length % size, -size))
 
 
+_STATIC = ("heads", "scale", "tiles", "vmem_bytes", "window", "key_length", "bounds_logits", "interpret")
+
+
+@functools.partial(jax.jit, static_argnames=_STATIC, inline=True)
 def flash_attention(
     query_BLC: jax.Array,
     key_BLC: jax.Array,

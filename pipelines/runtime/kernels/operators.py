@@ -1,8 +1,8 @@
 """PyTorch's norms, convolutions and resizing in JAX, with PyTorch's arguments.
 
 They keep the numerics that PyTorch has under bf16 (statistics of norms in fp32) and give each backend the layout that
-it runs fastest. A model calls them hundreds of times with the same few shapes, so each is traced once a shape: inline, a
-jitted function leaves no trace of itself in the program.
+it runs fastest. A model calls them hundreds of times with the same few shapes, so each is traced once a shape: jitted
+inline, a function leaves nothing of itself in the program.
 """
 
 import functools
