@@ -2,8 +2,8 @@
 
 Importing the app takes most of a studio's start. A process that has imported it (multiprocessing's fork server, one of
 each test process) becomes a studio at once, and is one in every other way: its own session, environment, files and
-signals. Its worker is forked, too (forked_python.py). What the interpreter or the environment do to imports is only seen
-by a studio that starts as a command.
+signals. Its worker is forked, too (forked_python.py). What the interpreter or the environment do to imports is only
+seen by a studio that starts as a command.
 """
 
 import contextlib

@@ -163,18 +163,15 @@ class FakeFamily:
         steps = recipe.denoising_steps
         pictures = embeddings["prompt_embeds"]
         draws = [np.random.default_rng(seed) for seed in seeds or recipe.seeds]
-        noise = np.stack([draw.normal(0.5, 0.4, pictures.shape[1:]) for draw in draws])
-        latents = noise
+        noise = np.stack([draw.standard_normal(pictures.shape[1:], np.float32) for draw in draws]) * 0.4 + 0.5
         on_progress(Progress(phase="denoising", total=steps))
         for done in range(1, steps + 1):
             time.sleep(0 if done - 1 in recipe.reused_steps else self._step_s)
             if done == 2 and "crash worker" in recipe.prompt.lower():
                 os.kill(os.getpid(), signal.SIGKILL)
-            share = (done / steps) ** 1.5
-            latents = share * pictures + (1 - share) * noise
-            draw = _previewer(latents, frames=recipe.parsed_shape.frames)
+            draw = _previewer(pictures, noise, (done / steps) ** 1.5, frames=recipe.parsed_shape.frames)
             on_progress(Progress(phase="denoising", done=done, total=steps, draw_preview=draw))
-        return latents
+        return pictures
 
     def decode(self, recipe: Recipe, latents_BCHW: np.ndarray) -> np.ndarray:
         return _to_frames(_to_pixels(latents_BCHW), recipe.parsed_shape.frames)
@@ -213,9 +210,11 @@ def _colour(pictures_BHWC: np.ndarray, loras: Sequence[Lora]) -> np.ndarray:
     return pictures_BHWC
 
 
-def _previewer(latents_BCHW: np.ndarray, *, frames: int) -> Callable[[], np.ndarray]:
-    small = latents_BCHW[:, :, ::PREVIEW_SCALE, ::PREVIEW_SCALE]
-    return lambda: _to_frames(_to_pixels(small), frames)
+def _previewer(
+    pictures_BCHW: np.ndarray, noise_BCHW: np.ndarray, share: float, *, frames: int
+) -> Callable[[], np.ndarray]:
+    pictures, noise = (one[:, :, ::PREVIEW_SCALE, ::PREVIEW_SCALE] for one in (pictures_BCHW, noise_BCHW))
+    return lambda: _to_frames(_to_pixels(share * pictures + (1 - share) * noise), frames)
 
 
 def _to_frames(pixels_BHWC: np.ndarray, frames: int) -> np.ndarray:

@@ -25,6 +25,9 @@ GROUNDS = {
 }
 
 
+STAR_REACH = 4  # sizes of a star, as far as it shines
+
+
 def draw_landscape(prompt: str, *, seed: int, width: int, height: int) -> np.ndarray:
     """Draws a picture as floats 0..1 (height, width, 3); the same prompt and seed look the same at every size."""
     rng = np.random.default_rng(seed)
@@ -32,8 +35,8 @@ def draw_landscape(prompt: str, *, seed: int, width: int, height: int) -> np.nda
     sky = _choose(SKIES, words, rng)
     ground = _choose(GROUNDS, words, rng)
     is_water = ground == GROUNDS["ocean"]
-    y, x = np.mgrid[0:height, 0:width]
-    y, x = (y + 0.5) / height, (x + 0.5) / width
+    y, x = np.ogrid[0:height, 0:width]
+    y, x = ((places.astype(np.float32) + 0.5) / places.size for places in (y, x))
     ratio = width / height
     horizon = rng.uniform(0.55, 0.66)
     sun_x, sun_y = rng.uniform(0.25, 0.75), horizon - rng.uniform(0.08, 0.4)
@@ -45,7 +48,7 @@ def draw_landscape(prompt: str, *, seed: int, width: int, height: int) -> np.nda
     picture = _over(picture, sky[2], 0.55 * np.exp(-sun_distance / 0.16))
     picture = _over(picture, sky[2], _soft_step(0.055 - sun_distance))
     if sky == SKIES["night"]:
-        picture = _draw_stars(picture, rng, x=x, y=y, ratio=ratio, horizon=horizon)
+        _draw_stars(picture, rng, x=x, y=y, ratio=ratio, horizon=horizon)
     for layer in range(2):
         ridge = horizon - 0.03 - (0.12 - 0.07 * layer) * _wave(x * ratio, rng, waves=5)
         colour = _mix(sky[1], ground[layer], 0.45 + 0.3 * layer)
@@ -76,11 +79,18 @@ def _wave(x: np.ndarray, rng: np.random.Generator, *, waves: int) -> np.ndarray:
 
 def _draw_stars(
     picture: np.ndarray, rng: np.random.Generator, *, x: np.ndarray, y: np.ndarray, ratio: float, horizon: float
-) -> np.ndarray:
+) -> None:
     for _ in range(40):
         star_x, star_y, size = rng.uniform(0, 1), rng.uniform(0, horizon - 0.1), rng.uniform(0.002, 0.005)
-        picture = _over(picture, (255, 255, 255), np.exp(-((np.hypot((x - star_x) * ratio, y - star_y) / size) ** 2)))
-    return picture
+        rows = _find_near(y, star_y, STAR_REACH * size)
+        columns = _find_near(x, star_x, STAR_REACH * size / ratio)
+        distance = np.hypot((x[:, columns] - star_x) * ratio, y[rows] - star_y)
+        seen = picture[rows, columns]
+        picture[rows, columns] = _over(seen, (255, 255, 255), np.exp(-((distance / size) ** 2)))
+
+
+def _find_near(places: np.ndarray, centre: float, reach: float) -> slice:
+    return slice(*np.searchsorted(places.ravel(), (centre - reach, centre + reach)))
 
 
 def _soft_step(distance: np.ndarray) -> np.ndarray:
@@ -93,8 +103,12 @@ def _mix(first: tuple, second: tuple, share: float) -> tuple:
 
 
 def _blend(first: tuple, second: tuple, share: np.ndarray) -> np.ndarray:
-    return (np.array(first) + (np.array(second) - np.array(first)) * share[..., None]) / 255
+    return _to_shares(first) + (_to_shares(second) - _to_shares(first)) * share[..., None]
 
 
 def _over(picture: np.ndarray, colour: tuple, mask: np.ndarray) -> np.ndarray:
-    return picture + (np.array(colour) / 255 - picture) * mask[..., None]
+    return picture + (_to_shares(colour) - picture) * mask[..., None]
+
+
+def _to_shares(colour: tuple) -> np.ndarray:
+    return np.array(colour, np.float32) / 255

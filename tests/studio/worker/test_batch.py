@@ -181,6 +181,7 @@ def test_each_sees_its_own_preview_and_how_many_run_along(
 
 
 def test_the_machine_is_paid_for_once(worker: Worker, database: Database, submit: Submit, family: FakeFamily) -> None:
+    family._step_s = 0.1  # much more than it takes to save each file
     jobs = [submit(), submit(batch_size=3)]
     with database.write() as tx:
         tx.execute("UPDATE workers SET chips = 8, chip_price = 3.6")
