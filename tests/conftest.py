@@ -77,6 +77,9 @@ def pytest_collection_finish() -> None:
     What was imported stays, and so do most traces that JAX keeps: looking through all of it whenever a model is
     unloaded took 70 s of a whole run. What lives through a collection and becomes a cycle later is not freed.
     """
+    if "hypothesis" in sys.modules:  # it makes its random numbers now, and looks for who holds them
+        with sys.modules["hypothesis.internal.entropy"].deterministic_PRNG():
+            pass
     gc.freeze()
     gc.callbacks.append(_freeze_what_is_left)
 
@@ -166,8 +169,18 @@ def settings(tmp_path: Path) -> Settings:
     return Settings(host="127.0.0.1", port=7860, data_dir=tmp_path, fake=True)
 
 
+@pytest.fixture(scope="session")
+def new_database(tmp_path_factory: pytest.TempPathFactory) -> Path:
+    """A new database with all migrations, closed: a copy of it is made sooner."""
+    file = tmp_path_factory.mktemp("database") / "new.db"
+    open_database(file).close()
+    return file
+
+
 @pytest.fixture
-def database(settings: Settings) -> Iterator[Database]:
+def database(settings: Settings, new_database: Path) -> Iterator[Database]:
+    if not settings.database_file.exists():
+        shutil.copyfile(new_database, settings.database_file)
     database = open_database(settings.database_file)
     yield database
     database.close()
