@@ -112,6 +112,34 @@ def _answer(question: Any, model: Model, asked: Asked, place: options.DataDirect
 
 def _compile(question: Any, model: Model, place: options.DataDirectory, *, is_silent: bool) -> Any:
     machine = find_topology(question.topology, trains=True)
+    from pipelines.plan import training
+    from pipelines.plan.compiler import Compiler
+    from pipelines.runtime.devices.mesh import describe_mesh
+
+    with TerminalProgress(is_silent=is_silent) as progress:
+        progress(Progress(phase="tracing"))
+        step = describe_asked(question, model)
+        remats = (question.remat,) if question.remat != "auto" else REMATS_BY_SIZE if machine.chip else ("none",)
+        return training.ask(
+            question,
+            build=step.program,
+            remats=remats,
+            topology=machine,
+            mesh=describe_mesh(step.plan.mesh),
+            learnt=step.learnt,
+            weights_bytes=step.weights_bytes,
+            compiler=Compiler(machine, cache_dir=place.plan_cache_dir),
+            on_compile=lambda remat: progress(Progress(phase="compiling", done=0, total=1, detail=f"train, {remat}")),
+        )
+
+
+def describe_asked(question: Any, model: Model) -> Any:
+    """Returns the TrainingStep that a TrainingQuestion is about, on devices that need not be here."""
+    from pipelines.plan.topologies import find_devices
+    from pipelines.runtime.devices.mesh import build_mesh
+    from pipelines.training.planning import describe_step
+
+    machine = find_topology(question.topology, trains=True)
     settings = TrainingSettings(
         model=model.id,
         lora=question.kind == "lora",
@@ -119,31 +147,11 @@ def _compile(question: Any, model: Model, place: options.DataDirectory, *, is_si
         accumulate=question.accumulate,
         **({"rank": question.rank} if question.rank else {}),
     )
-    from pipelines.plan import training
-    from pipelines.plan.compiler import Compiler
-    from pipelines.plan.topologies import find_devices
-    from pipelines.runtime.devices.mesh import build_mesh, describe_mesh
-    from pipelines.training.planning import describe_step
-
     mesh = build_mesh(f"dp={machine.devices}", devices=find_devices(machine))
-    with TerminalProgress(is_silent=is_silent) as progress:
-        progress(Progress(phase="tracing"))
-        step = describe_step(
-            settings, model, mesh, shape=Shape.parse(question.shape), batch_size=question.batch_size,
-            limit_bytes=machine.chip.hbm_bytes if machine.chip else None,
-        )  # fmt: skip
-        remats = (question.remat,) if question.remat != "auto" else REMATS_BY_SIZE if machine.chip else ("none",)
-        return training.ask(
-            question,
-            build=step.program,
-            remats=remats,
-            topology=machine,
-            mesh=describe_mesh(mesh),
-            learnt=step.learnt,
-            weights_bytes=step.weights_bytes,
-            compiler=Compiler(machine, cache_dir=place.plan_cache_dir),
-            on_compile=lambda remat: progress(Progress(phase="compiling", done=0, total=1, detail=f"train, {remat}")),
-        )
+    return describe_step(
+        settings, model, mesh, shape=Shape.parse(question.shape), batch_size=question.batch_size,
+        limit_bytes=machine.chip.hbm_bytes if machine.chip else None,
+    )  # fmt: skip
 
 
 def _make_settings(asked: Asked) -> TrainingSettings:

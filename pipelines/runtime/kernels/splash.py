@@ -8,6 +8,7 @@ Outputs, and the sums that the backward kernel starts from, carry the name KEPT:
 Not here: which attentions take this way (attention.py).
 """
 
+import functools
 import math
 from typing import Any
 
@@ -68,6 +69,7 @@ def count_vmem_bytes(queries: int, keys: int, at_once: int) -> int:
     return streamed + 11 * queries * keys // 2
 
 
+@functools.partial(jax.jit, static_argnames=("vmem_bytes", "interpret"), inline=True)
 def _attend_row(
     query_HLD: jax.Array,
     key_HLD: jax.Array,
