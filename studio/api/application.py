@@ -4,13 +4,15 @@ Every request is authenticated (middleware/auth.py). Routes check ownership (vis
 validated types, and call jobs/ and library/. Every error has one shape (errors.py).
 """
 
-from collections.abc import Callable
+import functools
+from collections.abc import Callable, Sequence
 from typing import Any
 
-from fastapi import Depends, FastAPI
+from fastapi import APIRouter, Depends, FastAPI
 from fastapi_offline import FastAPIOffline
 from starlette.middleware.cors import CORSMiddleware
 from starlette.middleware.gzip import DEFAULT_EXCLUDED_CONTENT_TYPES, GZipMiddleware
+from starlette.routing import BaseRoute
 from starlette.types import Lifespan
 
 from pipelines.models.catalog import Catalog
@@ -121,29 +123,7 @@ def create_api(
         reserve=Reserve(settings.data_dir),
         condition=condition or Condition(),
     )
-    of_jobs = (sweeps, prompts, wildcards, grids, jobs, queue, trainings, events, webhook)
-    of_people = (me, account, users)
-    for module in (
-        health,
-        *of_people,
-        model_adding,
-        model_files,
-        models,
-        *of_jobs,
-        outputs,
-        media,
-        uploads,
-        loras,
-        recipes,
-        presets,
-        hub,
-        qr,
-        system,
-        workers,
-    ):
-        app.include_router(module.router, prefix="/api/v1", dependencies=[Depends(refuse_unknown_query)])
-    app.include_router(openai.router, prefix="/v1")
-    app.include_router(mcp.router)
+    app.router.routes.extend(_collect_routes())  # the same objects for every application of this process
     errors.install(app)
     describe.install(app)
     app.add_middleware(GZipMiddleware, **GZIP)
@@ -164,3 +144,33 @@ def create_api(
         )
     app.add_middleware(SafeHeaders, is_space=settings.access.is_space, is_shared=bool(origins))
     return app
+
+
+@functools.cache
+def _collect_routes() -> Sequence[BaseRoute]:
+    """Returns all routes; FastAPI works out each one's parameters when it is first asked for, which takes a while."""
+    router = APIRouter()
+    of_jobs = (sweeps, prompts, wildcards, grids, jobs, queue, trainings, events, webhook)
+    of_people = (me, account, users)
+    for module in (
+        health,
+        *of_people,
+        model_adding,
+        model_files,
+        models,
+        *of_jobs,
+        outputs,
+        media,
+        uploads,
+        loras,
+        recipes,
+        presets,
+        hub,
+        qr,
+        system,
+        workers,
+    ):
+        router.include_router(module.router, prefix="/api/v1", dependencies=[Depends(refuse_unknown_query)])
+    router.include_router(openai.router, prefix="/v1")
+    router.include_router(mcp.router)
+    return router.routes
