@@ -1,6 +1,7 @@
 """The layers of the source, read from its syntax trees: imports point down, the app stays light, files say why."""
 
 import ast
+import functools
 import re
 import subprocess
 import sys
@@ -142,6 +143,11 @@ FLOOR = (
 MIN_FILES = 60  # a test that reads no files would pass forever
 
 
+@functools.cache
+def read_tree(file: Path) -> ast.Module:
+    return ast.parse(file.read_text("utf-8"))
+
+
 def list_sources() -> list[Path]:
     files = [ROOT / "app.py", *ROOT.glob("studio/**/*.py"), *ROOT.glob("pipelines/**/*.py")]
     return sorted(file for file in files if "__pycache__" not in file.parts)
@@ -208,7 +214,7 @@ def test_imports_point_down() -> None:
         here = find_layer(name_module(file))
         if here is None:
             continue
-        for imported in find_imports(ast.parse(file.read_text("utf-8"))):
+        for imported in find_imports(read_tree(file)):
             there = find_layer(imported)
             if there is None or there == here or (here[1], there[1]) in ALLOWED:
                 continue
@@ -221,7 +227,7 @@ def test_no_product_path_imports_the_demos_own_making() -> None:
     users = {
         file.relative_to(ROOT).as_posix()
         for file in list_sources()
-        if any(name.startswith("pipelines.demos") for name in find_imports(ast.parse(file.read_text("utf-8"))))
+        if any(name.startswith("pipelines.demos") for name in find_imports(read_tree(file)))
     }
     assert {file for file in users if not file.startswith("pipelines/demos/")} == {"pipelines/commands/make_demo.py"}
 
@@ -231,8 +237,7 @@ def test_every_module_belongs_to_a_layer() -> None:
     homeless = [
         name_module(file)
         for file in list_sources()
-        if find_layer(name_module(file)) is None
-        and list(find_imports(ast.parse(file.read_text("utf-8")))) not in ([], ["sys"])
+        if find_layer(name_module(file)) is None and list(find_imports(read_tree(file))) not in ([], ["sys"])
     ]
     assert not homeless
 
@@ -241,7 +246,7 @@ def test_every_module_belongs_to_a_layer() -> None:
 def test_the_app_and_the_studio_never_import_heavy_libraries(package: str) -> None:
     for file in list_sources():
         if name_module(file).split(".")[0] == package:
-            roots = {name.split(".")[0] for name in find_imports(ast.parse(file.read_text("utf-8")))}
+            roots = {name.split(".")[0] for name in find_imports(read_tree(file))}
             assert not roots & HEAVY, file
 
 
@@ -253,7 +258,7 @@ def test_the_floor_imports_without_heavy_libraries(name: str) -> None:
 
 
 def test_every_file_opens_with_why_it_exists() -> None:
-    silent = [file for file in list_sources() if not ast.get_docstring(ast.parse(file.read_text("utf-8")))]
+    silent = [file for file in list_sources() if not ast.get_docstring(read_tree(file))]
     assert not silent
 
 
@@ -261,7 +266,7 @@ def test_no_route_is_async_without_awaiting() -> None:
     """An `async def` route that blocks stops the whole server."""
     wrong = []
     for file in ROOT.glob("studio/api/**/*.py"):
-        for node in ast.walk(ast.parse(file.read_text("utf-8"))):
+        for node in ast.walk(read_tree(file)):
             if isinstance(node, ast.AsyncFunctionDef) and node.decorator_list:
                 waits = (ast.Await, ast.AsyncFor, ast.AsyncWith, ast.Yield)
                 if not any(isinstance(inner, waits) for inner in ast.walk(node)):
@@ -273,7 +278,7 @@ def test_only_the_bridge_touches_torchax() -> None:
     users = [
         file.relative_to(ROOT).as_posix()
         for file in list_sources()
-        if any(name.split(".")[0] == "torchax" for name in find_imports(ast.parse(file.read_text("utf-8"))))
+        if any(name.split(".")[0] == "torchax" for name in find_imports(read_tree(file)))
     ]
     assert users == ["pipelines/runtime/bridge/dispatch.py", "pipelines/runtime/bridge/environment.py"]
 
