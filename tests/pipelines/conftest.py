@@ -32,6 +32,7 @@ from pipelines.recipes.resolving import resolve
 from pipelines.stages import OnProgress, ignore_progress
 from tests.pipelines.made_loras import Pairs, merged_by_hand
 from tests.pipelines.schedulers import choose_scheduler
+from tests.pipelines.short import write_short
 from tests.pipelines.tiny_sd import KINDS, write_sd
 
 PROMPT = "a red sailboat on the ocean at sunset"
@@ -169,6 +170,14 @@ def data_dir(tmp_path_factory: pytest.TempPathFactory) -> Path:
     """A data directory of this test process, with the SDXLs `tiny` and `middle`, and those of tiny_sd.py."""
     folder = tmp_path_factory.mktemp("data")
     shutil.copytree(make_once("data", write_checkpoints, tmp_path_factory), folder, dirs_exist_ok=True)
+    return folder
+
+
+@pytest.fixture(scope="session")
+def short_dir(data_dir: Path, tmp_path_factory: pytest.TempPathFactory) -> Path:
+    """A data directory whose `tiny` has one text encoder and a UNet of one level, for tests of what surrounds it."""
+    folder = tmp_path_factory.mktemp("short")
+    write_short(folder / "models" / "tiny", data_dir / "models" / "sd-one")
     return folder
 
 

@@ -1,7 +1,8 @@
-"""What one of two hosts does in test_hosts.py: goes on with a training until it is stopped, and makes pictures.
+"""What one of two hosts does in test_hosts.py: it goes on with a training, makes pictures, and is one of a slice.
 
 `python -m tests.pipelines.on_two_hosts FOLDER PORT PROCESS` reads FOLDER/asked.json and leaves what it saw in
-FOLDER/seen-PROCESS.json, and its pictures in FOLDER/NAME-PROCESS.npy.
+FOLDER/seen-PROCESS.json, and its pictures in FOLDER/NAME-PROCESS.npy. FOLDER is a data directory.
+What it does as a host of a slice is in tests/studio/worker/on_a_slice.py.
 """
 
 import json
@@ -12,6 +13,7 @@ from typing import Any
 import numpy as np
 
 from pipelines.runtime.devices import hosts
+from tests.studio.worker import on_a_slice
 
 SKEW = 20.0  # the second host's clock seems to run so much slower
 
@@ -27,8 +29,7 @@ def learn(asked: dict[str, Any], *, output: Path, stops_at: int | None) -> list[
     from pipelines.training.run import train
     from pipelines.training.settings import read_settings
 
-    models = Path(asked["models"])
-    model = load_catalog(models, models.parent / "loras").get("tiny")
+    model = load_catalog(Path(asked["folder"]) / "models").get("tiny")
     settings = read_settings({**asked["training"], "output": output})
     checked = check_training(settings, model, registry.find_learner(model), name="zorb")
     stop, losses = Stop(), []
@@ -58,8 +59,8 @@ def make_pictures(asked: dict[str, Any], process: int) -> dict[str, Any]:
 
     if process:
         chunks.CHUNK_TARGET_S *= SKEW
-    folder, models = Path(asked["folder"]), Path(asked["models"])
-    catalog = load_catalog(models, models.parent / "loras")
+    folder = Path(asked["folder"])
+    catalog = load_catalog(folder / "models", folder / "loras")
     previews: list[list[int]] = []
 
     def look(progress: Progress) -> None:
@@ -103,6 +104,7 @@ def main(folder: Path, port: int, process: int) -> None:
             **make_pictures(asked, process),
         }
         (folder / f"seen-{process}.json").write_text(json.dumps(seen), "utf-8")
+        on_a_slice.take_part(asked["slice"], folder, process)
 
 
 if __name__ == "__main__":

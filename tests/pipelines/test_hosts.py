@@ -1,11 +1,13 @@
-"""Two hosts of four devices each, as processes: they learn and make what one with eight does, and end together."""
+"""Two hosts of two devices each, as processes: they learn and make what one with four does, and end together.
+
+One training walks through all of them: two hosts begin it and one of them is killed, one host goes on, then two again.
+"""
 
 import json
 import os
 import re
 import shutil
 import subprocess
-from collections.abc import Callable
 from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
@@ -31,10 +33,14 @@ from tests.conftest import encode_picture, find_free_port, wait_for
 from tests.forked_python import find_forked_python
 from tests.pipelines.training.zorb import make
 
-STEPS = 14
-SAVED = 3
-"""The step at which one host alone is told to stop; what it saved goes on on two."""
-MESH = "dp=2,sp=4"
+STEPS = 800
+"""More than any of these trainings comes to."""
+MORE = 4
+"""Steps that one host makes after the state of two."""
+SLICE_STEPS = 14
+PAUSED = 3
+DEVICES = 2  # of a host
+MESH = "dp=2,sp=2"
 START_S = 400.0  # two processes that compile, on a machine that may be busy
 ENDED_S = 60.0
 SAME_LOSS = 1e-5
@@ -42,7 +48,7 @@ SAME_LOSS = 1e-5
 
 @dataclass(frozen=True, kw_only=True)
 class Alone:
-    """A training on one host of eight devices: `losses` by step."""
+    """Trainings on one host of four devices, in folders of `folder`, which is a data directory, too."""
 
     settings: dict[str, Any]
     folder: Path
@@ -50,6 +56,7 @@ class Alone:
     cache_dir: Path
 
     def learn(self, output: str, *, stops_at: int | None = None, **changed: Any) -> dict[int, float]:
+        """Trains, or goes on, and returns the losses by step."""
         model = self.catalog.get("tiny")
         settings = read_settings({**self.settings, "output": self.folder / output, **changed})
         checked = check_training(settings, model, registry.find_learner(model), name="zorb")
@@ -67,29 +74,84 @@ class Alone:
 
 
 @dataclass(frozen=True, kw_only=True)
-class Two:
-    """What two hosts saw, and what one of eight devices does."""
+class Killed:
+    """How the first of two hosts ended when the second one was killed; the losses of one host that goes on and ends."""
 
-    alone: Alone
-    losses: dict[int, float]
+    code: int
+    said: str
     saved: int
-    recipes: dict[str, Any]
+    resumed: dict[int, float]
+
+
+@dataclass(frozen=True, kw_only=True)
+class Two:
+    """What two hosts saw as `asked`: each of them, and the leader of the two as a slice."""
+
+    asked: dict[str, Any]
     seen: list[dict[str, Any]]
+    slice: dict[str, Any]
 
 
 def start(process: int, *command: str) -> subprocess.Popen[str]:
-    """Starts Python as one of two hosts, with four devices of its own."""
+    """Starts Python as one of two hosts, with devices of its own."""
     flags = re.sub(r"--xla_force_host_platform_device_count=\d+", "", os.environ["XLA_FLAGS"])
-    environment = os.environ | {"XLA_FLAGS": with_devices(flags, 4), "JAX_PLATFORMS": "cpu"}
+    environment = os.environ | {"XLA_FLAGS": with_devices(flags, DEVICES), "JAX_PLATFORMS": "cpu"}
     return subprocess.Popen(
         [find_forked_python(), *command], env=environment, text=True, stdout=subprocess.PIPE, stderr=subprocess.STDOUT
     )
 
 
-def run_both(module: str, folder: Path) -> None:
-    """Runs a module as both hosts, and waits for both to end well."""
-    port = str(find_free_port())
-    running = [start(one, "-m", module, str(folder), port, str(one)) for one in range(2)]
+@pytest.fixture(name="alone", scope="module")
+def make_alone(cache_dir: Path, short_dir: Path, tmp_path_factory: pytest.TempPathFactory) -> Alone:
+    folder = tmp_path_factory.mktemp("hosts")
+    (folder / "models").symlink_to(short_dir / "models")
+    data = make(folder / "zorb", count=4, side=64)
+    settings = {"model": "tiny", "data": (str(data),), "lora": True, "steps": STEPS, "global_batch_size": 4, "rank": 4,
+                "learning_rate": 5e-3, "lr_scheduler": "constant", "mesh": "dp=4", "mixed_precision": "no"}  # fmt: skip
+    return Alone(settings=settings, folder=folder, catalog=load_catalog(folder / "models"), cache_dir=cache_dir)
+
+
+@pytest.fixture(name="killed", scope="module")
+def kill_one_of_two(alone: Alone) -> Killed:
+    output, port = alone.folder / "killed", find_free_port()
+    command = ["-m", "pipelines", "train", "tiny", "--data", alone.settings["data"][0], "--lora", f"--steps={STEPS}",
+               "--global-batch-size", "4", "--rank", "4", "--learning-rate", "5e-3", "--mixed-precision", "no",
+               "--save-every-minutes", "0.001", "--lr-scheduler", "constant", "--output", str(output), "--name", "zorb",
+               "--data-dir", str(alone.folder), "--coordinator", f"127.0.0.1:{port}", "--processes", "2"]  # fmt: skip
+    running = [start(one, *command, "--process", str(one)) for one in range(2)]
+    try:
+        wait_for("a saved state", lambda: find_newest(output / "state"), timeout_s=START_S)
+        running[1].kill()
+        said, _ = running[0].communicate(timeout=ENDED_S)
+    finally:
+        for process in running:
+            process.kill()
+            process.communicate()
+    saved = find_newest(output / "state")
+    assert saved is not None
+    resumed = alone.learn("killed", steps=saved + MORE)
+    return Killed(code=running[0].returncode, said=said, saved=saved, resumed=resumed)
+
+
+@pytest.fixture(name="two", scope="module")
+def start_two(alone: Alone, killed: Killed) -> Two:
+    """Goes on where one host ended, makes pictures with what that had learnt, and trains as a worker's slice."""
+    folder, port = alone.folder, str(find_free_port())
+    shutil.copytree(folder / "killed", folder / "half")
+    (folder / "loras").mkdir()
+    shutil.copyfile(folder / "killed" / "zorb.safetensors", folder / "loras" / "of-hosts.safetensors")
+    picture = folder / "picture.png"
+    picture.write_bytes(encode_picture("blue", size=(64, 64)))
+    recipe = {"model": "tiny", "prompt": "a red sailboat", "seed": 5, "steps": 8, "guidance_scale": 4.0,
+              "scheduler": "euler_ancestral", "batch_size": 2, "images": [str(picture)], "strength": 0.9,
+              "loras": [{"ref": "of-hosts"}]}  # fmt: skip
+    of_slice = {"steps": SLICE_STEPS, "prior_prompt": ["a blue boat"], "sample": ["a zorb"],
+                "sample_every": SLICE_STEPS}  # fmt: skip
+    asked = {"folder": str(folder), "training": alone.settings, "stops_at": killed.saved + MORE + 1, "mesh": MESH,
+             "recipes": {"cancelled": recipe, "whole": recipe},
+             "slice": {"training": {**alone.settings, **of_slice}, "pauses_at": PAUSED}}  # fmt: skip
+    (folder / "asked.json").write_text(json.dumps(asked), "utf-8")
+    running = [start(one, "-m", "tests.pipelines.on_two_hosts", str(folder), port, str(one)) for one in range(2)]
     try:
         said = [process.communicate(timeout=START_S)[0] for process in running]
     finally:
@@ -97,69 +159,53 @@ def run_both(module: str, folder: Path) -> None:
             process.kill()
             process.wait()
     assert [process.returncode for process in running] == [0, 0], said[0][-3000:] + said[1][-3000:]
-
-
-@pytest.fixture(name="alone", scope="module")
-def make_alone(
-    local_catalog: Catalog, cache_dir: Path, data_dir: Path, tmp_path_factory: pytest.TempPathFactory
-) -> Alone:
-    folder = tmp_path_factory.mktemp("hosts")
-    data = make(folder / "zorb", count=4, side=64)
-    settings = {"model": "tiny", "data": (str(data),), "lora": True, "steps": STEPS, "global_batch_size": 8, "rank": 4,
-                "learning_rate": 5e-3, "mixed_precision": "no"}  # fmt: skip
-    return Alone(settings=settings, folder=folder, catalog=local_catalog, cache_dir=cache_dir)
-
-
-@pytest.fixture(name="two", scope="module")
-def start_two(alone: Alone, data_dir: Path) -> Two:
-    folder = alone.folder
-    losses = alone.learn("one", stops_at=SAVED)
-    saved = max(losses)
-    shutil.copytree(folder / "one", folder / "half")
-    losses |= alone.learn("one")
-    (data_dir / "loras").mkdir(exist_ok=True)
-    shutil.copyfile(folder / "one" / "zorb.safetensors", data_dir / "loras" / "of-hosts.safetensors")
-    picture = folder / "picture.png"
-    picture.write_bytes(encode_picture("blue", size=(64, 64)))
-    recipe = {"model": "tiny", "prompt": "a red sailboat", "seed": 5, "steps": 8, "guidance_scale": 4.0,
-              "scheduler": "euler_ancestral", "batch_size": 2, "images": [str(picture)], "strength": 0.9,
-              "loras": [{"ref": "of-hosts"}]}  # fmt: skip
-    recipes = {"cancelled": recipe, "whole": recipe}
-    asked = {"models": str(data_dir / "models"), "folder": str(folder), "training": alone.settings,
-             "stops_at": saved + 1, "mesh": MESH, "recipes": recipes}  # fmt: skip
-    (folder / "asked.json").write_text(json.dumps(asked), "utf-8")
-    run_both("tests.pipelines.on_two_hosts", folder)
     seen = [json.loads((folder / f"seen-{one}.json").read_text("utf-8")) for one in range(2)]
-    return Two(alone=alone, losses=losses, saved=saved, recipes=recipes, seen=seen)
+    return Two(asked=asked, seen=seen, slice=json.loads((folder / "slice.json").read_text("utf-8")))
 
 
-def test_two_hosts_go_on_from_the_state_of_one_with_its_losses(two: Two) -> None:
+@pytest.fixture(name="unbroken", scope="module")
+def learn_alone(alone: Alone, two: Two) -> dict[int, float]:
+    """The losses of one host that nothing disturbs, as far as the others came."""
+    return alone.learn("unbroken", stops_at=max(dict(two.seen[0]["losses"])))
+
+
+def test_a_killed_host_ends_the_other_and_the_same_command_goes_on(killed: Killed) -> None:
+    assert killed.code == 75, killed.said[-3000:]
+    (step,) = re.findall(r"lumesh: another host ended; the same command goes on from step (\d+0)\.", killed.said)
+    assert killed.saved == int(step)
+    assert [*killed.resumed] == [*range(killed.saved + 1, killed.saved + MORE + 1)]
+
+
+def test_one_host_goes_on_from_the_state_of_two_with_its_losses(killed: Killed, unbroken: dict[int, float]) -> None:
+    assert killed.resumed == pytest.approx({step: unbroken[step] for step in killed.resumed}, rel=SAME_LOSS)
+
+
+def test_two_hosts_go_on_from_the_state_of_one_with_its_losses(
+    killed: Killed, two: Two, unbroken: dict[int, float]
+) -> None:
     own, other = (dict(seen["losses"]) for seen in two.seen)
     assert own == other
-    assert min(own) == two.saved + 1
-    assert own == pytest.approx({step: two.losses[step] for step in own}, rel=SAME_LOSS)
+    assert min(own) == killed.saved + MORE + 1
+    assert own == pytest.approx({step: unbroken[step] for step in own}, rel=SAME_LOSS)
 
 
-def test_all_hosts_stop_behind_one_step_when_one_of_them_is_told_to(two: Two) -> None:
-    assert [max(dict(seen["losses"])) for seen in two.seen] == [AGREE_EVERY] * 2
+def test_all_hosts_stop_behind_one_step_when_one_of_them_is_told_to(killed: Killed, two: Two) -> None:
+    assert [max(dict(seen["losses"])) for seen in two.seen] == [killed.saved + AGREE_EVERY] * 2
 
 
-def test_one_host_goes_on_from_the_state_of_two_with_its_losses(two: Two) -> None:
-    resumed = two.alone.learn("half")
-    assert min(resumed) == AGREE_EVERY + 1
-    assert resumed == pytest.approx({step: two.losses[step] for step in resumed}, rel=SAME_LOSS)
-
-
-def test_each_host_encodes_only_what_its_rows_need(two: Two) -> None:
-    counts = [len([*(two.alone.folder / f"host-{one}" / "rows").rglob("*.safetensors")]) for one in range(2)]
-    whole = len([*(two.alone.folder / "rows").rglob("*.safetensors")])
+def test_each_host_encodes_only_what_its_rows_need(two: Two, unbroken: dict[int, float], alone: Alone) -> None:
+    assert unbroken
+    counts = [len([*(alone.folder / f"host-{one}" / "rows").rglob("*.safetensors")]) for one in range(2)]
+    whole = len([*(alone.folder / "rows").rglob("*.safetensors")])
     assert all(0 < count <= whole for count in counts)
 
 
-def test_two_hosts_make_the_pictures_of_one(two: Two, load_family: Callable[..., Any], data_dir: Path) -> None:
-    own, other = (np.load(two.alone.folder / f"whole-{process}.npy") for process in range(2))
-    catalog = load_catalog(data_dir / "models", data_dir / "loras")
-    expected = generate(load_family(mesh=MESH), resolve(read_recipe(two.recipes["whole"]), catalog)).pixels
+def test_two_hosts_make_the_pictures_of_one(two: Two, alone: Alone) -> None:
+    own, other = (np.load(alone.folder / f"whole-{process}.npy") for process in range(2))
+    catalog = load_catalog(alone.folder / "models", alone.folder / "loras")
+    family = registry.load(catalog.get("tiny"), mesh=MESH, cache_dir=alone.cache_dir, on_progress=ignore_progress)
+    expected = generate(family, resolve(read_recipe(two.asked["recipes"]["whole"]), catalog)).pixels
+    family.unload()
     assert (own == other).all()
     assert np.abs(own.astype(int) - expected).max() <= 1
 
@@ -172,57 +218,28 @@ def test_hosts_run_the_same_programs_whatever_their_clocks_say(two: Two) -> None
     assert own["cancelled"] != own["whole"]
 
 
-def test_a_killed_host_ends_the_other_and_the_same_command_goes_on(alone: Alone, data_dir: Path) -> None:
-    output, port = alone.folder / "killed", find_free_port()
-    command = ["-m", "pipelines", "train", "tiny", "--data", alone.settings["data"][0], "--lora", "--steps", "800",
-               "--global-batch-size", "8", "--rank", "4", "--learning-rate", "5e-3", "--mixed-precision", "no",
-               "--save-every-minutes", "0.001", "--lr-scheduler", "constant", "--output", str(output), "--name", "zorb",
-               "--data-dir", str(data_dir), "--coordinator", f"127.0.0.1:{port}", "--processes", "2"]  # fmt: skip
-    running = [start(one, *command, "--process", str(one)) for one in range(2)]
-    try:
-        wait_for("a saved state", lambda: find_newest(output / "state"), timeout_s=START_S)
-        running[1].kill()
-        said, _ = running[0].communicate(timeout=ENDED_S)
-    finally:
-        for process in running:
-            process.kill()
-            process.communicate()
-
-    assert running[0].returncode == 75, said[-3000:]
-    assert re.search(r"lumesh: another host ended; the same command goes on from step \d+0\.", said)
-    (step,) = re.findall(r"goes on from step (\d+)", said)
-    resumed = alone.learn("killed", steps=800, lr_scheduler="constant", stops_at=int(step) + 1)
-    assert min(resumed) == int(step) + 1
-
-
-def test_a_slice_trains_without_a_common_folder_pauses_and_goes_on_as_one_host_does(
-    alone: Alone, data_dir: Path
-) -> None:
+def test_a_slice_trains_without_a_common_folder_pauses_and_goes_on_as_one_host_does(two: Two, alone: Alone) -> None:
     """Trains as a worker of several hosts does: the first leads, and alone keeps the state, which any worker takes."""
     folder = alone.folder
-    training = {**alone.settings, "prior_prompt": ["a blue boat"], "sample": ["a zorb"], "sample_every": STEPS}
-    asked = {"models": str(data_dir / "models"), "training": training, "pauses_at": SAVED}
-    (folder / "asked-slice.json").write_text(json.dumps(asked), "utf-8")
-    run_both("tests.studio.worker.on_a_slice", folder)
-    seen = json.loads((folder / "slice.json").read_text("utf-8"))
-    first, second = seen["heard"]
-    assert seen["files"] == [0, 1]
+    first, second = two.slice["heard"]
+    assert two.slice["files"] == [0, 1]
     assert max(event["step"] for event in first if event["event"] == "step") == AGREE_EVERY
-    assert [event["step"] for event in second if event["event"] in ("resumed", "sample")] == [AGREE_EVERY, STEPS]
+    told = [event["step"] for event in second if event["event"] in ("resumed", "sample")]
+    assert told == [AGREE_EVERY, SLICE_STEPS]
     assert [event["event"] for event in second].count("prior") == 0, "they came with the state"
     assert not [*(folder / "slice-1" / "training").iterdir()]
 
     training_packs.unpack((folder / "work.zip").read_bytes(), folder / "of-slice")
-    losses = alone.learn("of-slice", prior_prompt=("a blue boat",))
+    losses = alone.learn("of-slice", steps=SLICE_STEPS, prior_prompt=("a blue boat",))
     own = {event["step"]: event["loss"] for event in second if event["event"] == "step"}
     assert own == pytest.approx(losses, rel=SAME_LOSS)
 
 
-def test_check_slice_says_that_two_hosts_work_together(data_dir: Path) -> None:
+def test_check_slice_says_that_two_hosts_work_together(alone: Alone) -> None:
     address = ["--coordinator", f"127.0.0.1:{find_free_port()}", "--processes", "2", "--process"]
-    command = ["-m", "pipelines", "check-slice", "--model", "tiny", "--megabytes", "1", "--data-dir", str(data_dir)]
+    command = ["-m", "pipelines", "check-slice", "--model", "tiny", "--megabytes", "1", "--data-dir", str(alone.folder)]
     running = [start(one, *command, "--json", *address, str(one)) for one in range(2)]
     said = [process.communicate(timeout=START_S)[0] for process in running]
     assert [process.returncode for process in running] == [0, 0], said[0][-3000:] + said[1][-3000:]
-    assert json.loads(said[0].splitlines()[-1])["hosts"] == [4, 4]
+    assert json.loads(said[0].splitlines()[-1])["hosts"] == [DEVICES, DEVICES]
     assert '"hosts"' not in said[1]

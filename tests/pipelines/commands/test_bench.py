@@ -169,7 +169,7 @@ def test_diffusers_compiled_makes_the_same_picture(data_dir: Path) -> None:
 
 @pytest.mark.usefixtures("fork_commands")
 def test_swaps_leave_nothing_on_the_devices_and_compile_only_in_the_first_round(run: Run) -> None:
-    models = ["middle", "tiny"]
+    models = ["sd-one", "tiny"]
     turns = run("bench", "swap", *(f"--model={model}" for model in models), f"--swaps={2 * len(models)}")["swaps"]
     assert [turn["model"] for turn in turns] == 2 * models
     first, later = turns[: len(models)], turns[len(models) :]

@@ -41,6 +41,7 @@ def test_there_must_be_room_for_the_layout_and_for_what_stays_free(tmp_path: Pat
         check_room(tmp_path, free=5.0e9, checkpoint=2e9, layout=2e9, spare=1.1e9)
 
 
+@pytest.mark.usefixtures("fork_commands")
 @pytest.mark.parametrize(
     ("command", "words"),
     [

@@ -27,15 +27,15 @@ def uncached(cache_dir: Path) -> Iterator[None]:
 
 @pytest.fixture
 def plan(
-    data_dir: Path,
+    short_dir: Path,
     uncached: None,
     capsys: pytest.CaptureFixture[str],
 ) -> Callable[[str], tuple[int, str, str]]:
-    """Runs `plan` on the tests' data directory: exit code, standard output, standard error."""
+    """Runs `plan` on a data directory with one model: exit code, standard output, standard error."""
 
     def run(line: str) -> tuple[int, str, str]:
         capsys.readouterr()
-        code = main(["plan", *shlex.split(line), "--data-dir", str(data_dir)])
+        code = main(["plan", *shlex.split(line), "--data-dir", str(short_dir)])
         captured = capsys.readouterr()
         return code, captured.out, captured.err
 
@@ -108,7 +108,7 @@ def test_when_the_compiler_fails_at_some_models_the_others_are_planned(
     assert [made["model"] for made in json.loads(out)] == ["tiny"]
     assert "| tiny | 64x64 |" in (tmp_path / "plans.md").read_text()
     assert (code, len(err.splitlines())) == (1, 1)
-    assert "middle 64x64 on cpu-8: The compiler failed at denoise: INTERNAL." in err
+    assert "sdxl-base 1024x1024 on cpu-8: The compiler failed at denoise: INTERNAL." in err
     assert err.endswith(" Try another.\n")
 
 

@@ -2,9 +2,9 @@
 
 import json
 import os
+import shutil
 import signal
 import subprocess
-import sys
 from collections.abc import Callable, Mapping
 from pathlib import Path
 from typing import Any
@@ -18,9 +18,11 @@ from pipelines.demos.learning import KEPT, Course, Task, Unfinished, train
 from pipelines.errors import LumeshError, RecipeError
 from pipelines.runtime.devices.mesh import build_mesh
 from pipelines.training.engine.loop import DivergedError, Stop
+from tests.forked_python import find_forked_python
 from tests.places import ROOT
 
 STEPS = 40
+BROKEN_AT = 4
 WEIGHT = np.array(
     [[1.0, -2.0, 0.5, 0.0], [0.0, 1.0, 1.0, -1.0], [2.0, 0.0, -0.5, 1.0], [0.5, 0.5, 0.5, 0.5]], np.float32
 )
@@ -78,26 +80,36 @@ def assert_same(one: Mapping[str, np.ndarray], other: Mapping[str, np.ndarray], 
 
 
 @pytest.fixture(scope="module")
-def unbroken(tmp_path_factory: pytest.TempPathFactory) -> dict[str, np.ndarray]:
-    """The EMA of a training that nothing disturbed."""
-    return run(tmp_path_factory.mktemp("unbroken"))
+def whole(tmp_path_factory: pytest.TempPathFactory) -> Path:
+    """The folder of a training that nothing disturbs, empty before."""
+    return tmp_path_factory.mktemp("unbroken")
+
+
+@pytest.fixture(scope="module")
+def unbroken(whole: Path) -> dict[str, np.ndarray]:
+    """Its EMA."""
+    return run(whole)
+
+
+@pytest.fixture(scope="module")
+def broken(tmp_path_factory: pytest.TempPathFactory) -> Path:
+    """The folder of a training that broke in the middle."""
+
+    def draw_until(step: int) -> dict[str, np.ndarray]:
+        if step == BROKEN_AT:
+            raise KeyError("the disk is gone")
+        return draw_batch(step)
+
+    folder = tmp_path_factory.mktemp("broken")
+    with pytest.raises(KeyError, match="the disk is gone"):
+        run(folder, draw_batch=draw_until, save_every_s=0.0)
+    return folder
 
 
 @pytest.fixture
-def half_way(tmp_path: Path) -> Callable[..., Path]:
-    """A folder with the states of a training that broke in the middle."""
-
-    def make(broken_at: int = 4) -> Path:
-        def draw_until(step: int) -> dict[str, np.ndarray]:
-            if step == broken_at:
-                raise KeyError("the disk is gone")
-            return draw_batch(step)
-
-        with pytest.raises(KeyError, match="the disk is gone"):
-            run(tmp_path, draw_batch=draw_until, save_every_s=0.0)
-        return tmp_path
-
-    return make
+def half_way(broken: Path, tmp_path: Path) -> Path:
+    """A copy of that folder, with its states."""
+    return shutil.copytree(broken, tmp_path / "half-way")
 
 
 def test_it_learns(unbroken: dict[str, np.ndarray]) -> None:
@@ -106,18 +118,15 @@ def test_it_learns(unbroken: dict[str, np.ndarray]) -> None:
     assert after < 0.5 * before
 
 
-def test_a_resumed_training_ends_where_an_unbroken_one_does(
-    half_way: Callable[..., Path], unbroken: dict[str, np.ndarray]
-) -> None:
-    folder = half_way()
+def test_a_resumed_training_ends_where_an_unbroken_one_does(half_way: Path, unbroken: dict[str, np.ndarray]) -> None:
     drawn: list[int] = []
 
     def watch(step: int) -> dict[str, np.ndarray]:
         drawn.append(step)
         return draw_batch(step)
 
-    assert_same(run(folder, draw_batch=watch), unbroken)
-    assert drawn[0] == 4
+    assert_same(run(half_way, draw_batch=watch), unbroken)
+    assert drawn[0] == BROKEN_AT
 
 
 KILLED = """
@@ -137,7 +146,7 @@ print(json.dumps({name: value.tolist() for name, value in ema.items()}))
 
 
 def test_kill_9_costs_only_the_steps_since_the_last_state(tmp_path: Path, unbroken: dict[str, np.ndarray]) -> None:
-    command = [sys.executable, "-c", KILLED, str(tmp_path / "toy"), str(Path(__file__).parent)]
+    command = [find_forked_python(), "-c", KILLED, str(tmp_path / "toy"), str(Path(__file__).parent)]
     options: dict[str, Any] = {"cwd": ROOT, "capture_output": True, "text": True, "timeout": 600}
     options["env"] = os.environ | {"PYTHONPATH": str(ROOT)}
     killed = subprocess.run([*command, "die"], **options)
@@ -150,23 +159,21 @@ def test_kill_9_costs_only_the_steps_since_the_last_state(tmp_path: Path, unbrok
 
 
 def test_a_damaged_newest_state_gives_way_to_the_one_before(
-    half_way: Callable[..., Path], unbroken: dict[str, np.ndarray], capsys: pytest.CaptureFixture[str]
+    half_way: Path, unbroken: dict[str, np.ndarray], capsys: pytest.CaptureFixture[str]
 ) -> None:
-    folder = half_way()
-    newest = find_steps(folder)[-1]
-    damage(folder / "state" / str(newest))
-    assert_same(run(folder), unbroken)
+    newest = find_steps(half_way)[-1]
+    damage(half_way / "state" / str(newest))
+    assert_same(run(half_way), unbroken)
     told = f"The state after {newest} steps is damaged; the one before is taken."
     assert told in "".join(capsys.readouterr())
-    assert (folder / "state" / f"damaged-{newest}").is_dir()
+    assert (half_way / "state" / f"damaged-{newest}").is_dir()
 
 
-def test_states_that_are_all_damaged_are_said_and_not_begun_anew(half_way: Callable[..., Path]) -> None:
-    folder = half_way()
-    for step in find_steps(folder):
-        damage(folder / "state" / str(step))
+def test_states_that_are_all_damaged_are_said_and_not_begun_anew(half_way: Path) -> None:
+    for step in find_steps(half_way):
+        damage(half_way / "state" / str(step))
     with pytest.raises(LumeshError, match="is damaged, and there is no other"):
-        run(folder)
+        run(half_way)
 
 
 def damage(state: Path) -> None:
@@ -174,28 +181,25 @@ def damage(state: Path) -> None:
         file.write_bytes(bytes(file.stat().st_size))
 
 
-def test_a_half_written_state_is_not_seen(half_way: Callable[..., Path], unbroken: dict[str, np.ndarray]) -> None:
-    folder = half_way()
-    (folder / "state" / "39.orbax-checkpoint-tmp").mkdir()
-    assert_same(run(folder), unbroken)
+def test_a_half_written_state_is_not_seen(half_way: Path, unbroken: dict[str, np.ndarray]) -> None:
+    (half_way / "state" / "39.orbax-checkpoint-tmp").mkdir()
+    assert_same(run(half_way), unbroken)
 
 
-def test_only_the_newest_states_are_kept(half_way: Callable[..., Path]) -> None:
-    assert find_steps(half_way()) == [5 - KEPT, 4]
+def test_only_the_newest_states_are_kept(broken: Path) -> None:
+    assert find_steps(broken) == [BROKEN_AT + 1 - KEPT, BROKEN_AT]
 
 
-def test_a_finished_training_is_not_run_again(tmp_path: Path, unbroken: dict[str, np.ndarray]) -> None:
-    run(tmp_path)
-
+def test_a_finished_training_is_not_run_again(whole: Path, unbroken: dict[str, np.ndarray]) -> None:
     def fail(_step: int) -> dict[str, np.ndarray]:
         raise AssertionError("nothing is left to learn")
 
-    assert_same(run(tmp_path, draw_batch=fail), unbroken)
+    assert_same(run(whole, draw_batch=fail), unbroken)
 
 
-def test_a_state_of_another_network_is_refused(half_way: Callable[..., Path]) -> None:
+def test_a_state_of_another_network_is_refused(half_way: Path) -> None:
     with pytest.raises(RecipeError, match="holds a training with 68 in place of 52"):
-        train(make_task(), draw_parameters(width=6), mesh=build_mesh("dp=1"), folder=half_way(), stop=Stop())
+        train(make_task(), draw_parameters(width=6), mesh=build_mesh("dp=1"), folder=half_way, stop=Stop())
 
 
 def test_eight_devices_learn_what_one_does(tmp_path: Path, unbroken: dict[str, np.ndarray]) -> None:

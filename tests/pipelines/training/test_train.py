@@ -27,6 +27,7 @@ from pipelines.stages import ignore_progress
 from pipelines.training.checks import check_training
 from pipelines.training.engine.loop import Stop
 from pipelines.training.place import Place
+from pipelines.training.results.state import find_newest
 from pipelines.training.run import Result, train
 from pipelines.training.settings import TrainingSettings, read_settings
 from tests.forked_python import find_forked_python
@@ -34,7 +35,7 @@ from tests.pipelines.single_files import Tensors, write_ldm
 from tests.pipelines.training.zorb import make
 from tests.places import ROOT
 
-STEPS = 6
+STEPS = 8
 SAMPLE = "a red sailboat"
 
 
@@ -118,44 +119,18 @@ def test_the_file_says_how_it_was_made(lora: Path) -> None:
     assert json.loads(metadata["lora_adapter_metadata"])["unet.r"] == 4
 
 
-def test_from_a_single_file_the_same_is_learnt_as_from_its_folder(
-    trainer: Trainer, lora: Path, data_dir: Path, tmp_path: Path
-) -> None:
-    (tmp_path / "models").mkdir()
-    (tmp_path / "models" / "tiny").symlink_to(data_dir / "models" / "tiny")
-    write_ldm(data_dir / "models" / "tiny", tmp_path / "models" / "one.safetensors")
-    entry = '[[model]]\nid = "mine"\nfile = "one.safetensors"\nconfigs = "tiny"\n'
-    (tmp_path / "models.toml").write_text(entry, "utf-8")
-    catalog = read_data_dir(tmp_path)
-    (file,) = trainer.run("from-file", model="mine", catalog=catalog).files
-    ours, theirs = load_file(file), load_file(lora)
-    assert ours.keys() == theirs.keys()
-    assert all(torch.equal(ours[name], theirs[name]) for name in theirs)
-
-
-def test_a_stopped_training_goes_on_to_the_same_bytes(trainer: Trainer, lora: Path) -> None:
-    first = trainer.run("stopped", stop_at=2)
-    assert not first.files
-    assert 2 <= first.steps < STEPS
-
-    second = trainer.run("stopped")
-
-    assert [event["step"] for event in trainer.events if event["event"] == "resumed"] == [first.steps]
-    assert second.files[0].read_bytes() == lora.read_bytes()
-    steps = [json.loads(line) for line in (trainer.folder / "stopped" / "log.jsonl").read_text("utf-8").splitlines()]
-    assert [line["step"] for line in steps if line["event"] == "step"] == [*range(1, STEPS + 1)]
-
-
 @pytest.mark.process
-def test_a_command_that_is_killed_while_it_saves_goes_on_to_the_same_bytes(
+def test_a_command_that_is_killed_while_it_saves_and_later_stopped_goes_on_to_the_same(
     trainer: Trainer, lora: Path, data_dir: Path, tmp_path: Path
 ) -> None:
-    """Its rows are its own: what another mesh has encoded may differ in the last bit."""
-    (tmp_path / "models").mkdir()
-    (tmp_path / "models" / "tiny").symlink_to(data_dir / "models" / "tiny")
+    """It learns from a single file, which gives the same as its folder does.
+
+    Its rows are its own: what another mesh has encoded may differ in the last bit.
+    """
+    catalog = write_single_file(tmp_path, data_dir)
     output = trainer.folder / "killed"
     process = subprocess.Popen(
-        [find_forked_python(), "-m", "pipelines", "train", "tiny", "--lora", "--data", str(trainer.data), "--name=zorb",
+        [find_forked_python(), "-m", "pipelines", "train", "mine", "--lora", "--data", str(trainer.data), "--name=zorb",
          f"--steps={STEPS}", "--global_batch_size=2", "--rank=4", "--learning_rate=5e-3", "--mesh=dp=1",
          "--mixed_precision=no", "--save_every_minutes=1e-6", f"--output={output}", f"--data-dir={tmp_path}",
          "--allow-cpu", "--json"],
@@ -170,12 +145,38 @@ def test_a_command_that_is_killed_while_it_saves_goes_on_to_the_same_bytes(
     process.communicate()
     assert process.returncode == -signal.SIGKILL
     assert not list(output.glob("*.safetensors"))
+    assert (saved := find_newest(output / "state")) is not None
 
-    (file,) = trainer.run("killed").files
+    first = trainer.run("killed", model="mine", catalog=catalog, stop_at=saved + 1)
+    assert not first.files
+    assert saved < first.steps < STEPS
+    second = trainer.run("killed", model="mine", catalog=catalog)
 
-    (resumed,) = [event["step"] for event in trainer.events if event["event"] == "resumed"][-1:]
-    assert 1 <= resumed < STEPS
-    assert file.read_bytes() == lora.read_bytes()
+    assert [event["step"] for event in trainer.events if event["event"] == "resumed"] == [saved, first.steps]
+    assert read_tensors(second.files[0]) == read_tensors(lora)
+    steps = [json.loads(line) for line in (output / "log.jsonl").read_text("utf-8").splitlines()]
+    told = [line["step"] for line in steps if line["event"] == "step"]
+    assert told == sorted(set(told)), "none is told twice"
+    assert told[-(STEPS - saved) :] == [*range(saved + 1, STEPS + 1)]
+
+
+def write_single_file(data_dir: Path, source: Path, **options: Any) -> Catalog:
+    """Gives a data directory `mine`, a single file of the tiny SDXL of another, whose configs it has."""
+    (data_dir / "models").mkdir()
+    (data_dir / "models" / "tiny").symlink_to(source / "models" / "tiny")
+    write_ldm(source / "models" / "tiny", data_dir / "models" / "one.safetensors", **options)
+    entry = '[[model]]\nid = "mine"\nfile = "one.safetensors"\nconfigs = "tiny"\n'
+    (data_dir / "models.toml").write_text(entry, "utf-8")
+    return read_data_dir(data_dir)
+
+
+def read_tensors(file: Path) -> tuple[dict[str, Any], bytes]:
+    """The header of a file without the metadata, which name the model, and the bytes after it."""
+    content = file.read_bytes()
+    start = 8 + int.from_bytes(content[:8], "little")
+    header = json.loads(content[8:start])
+    assert header.pop("__metadata__")
+    return header, content[start:]
 
 
 def test_another_rank_does_not_go_on_with_a_state(trainer: Trainer, lora: Path) -> None:
@@ -214,17 +215,13 @@ def test_all_weights_make_a_folder_that_diffusers_and_the_catalogue_read(
         own = {name: one * 0.9 if name.startswith("first_stage") else one for name, one in tensors.items()}
         return own | {"v_pred": torch.zeros(0)}
 
-    (tmp_path / "models").mkdir()
-    (tmp_path / "models" / "tiny").symlink_to(data_dir / "models" / "tiny")
-    file = write_ldm(data_dir / "models" / "tiny", tmp_path / "models" / "one.safetensors", change=change)
-    entry = '[[model]]\nid = "mine"\nfile = "one.safetensors"\nconfigs = "tiny"\n'
-    (tmp_path / "models.toml").write_text(entry, "utf-8")
+    catalog = write_single_file(tmp_path, data_dir, change=change)
     asked = {"lora": False, "full": True, "rank": 16, "learning_rate": 1e-3, "ema": 0.5, "steps": 4, "model": "mine"}
-    result = trainer.run("all", **asked, sample=(SAMPLE,), sample_every=4, catalog=read_data_dir(tmp_path))
+    result = trainer.run("all", **asked, sample=(SAMPLE,), sample_every=4, catalog=catalog)
 
     (folder,) = result.files
     pipeline = StableDiffusionXLPipeline.from_pretrained(folder, add_watermarker=False)
-    stored = load_file(file)
+    stored = load_file(tmp_path / "models" / "one.safetensors")
     assert torch.equal(pipeline.vae.decoder.conv_out.weight, stored["first_stage_model.decoder.conv_out.weight"])
     assert pipeline.scheduler.config["prediction_type"] == "v_prediction"
     learnt = pipeline.unet.conv_in.weight

@@ -1,13 +1,11 @@
 """What one host of a slice of two does in tests/pipelines/test_hosts.py: it trains, pauses, and goes on, or follows.
 
-`python -m tests.studio.worker.on_a_slice FOLDER PORT PROCESS` reads FOLDER/asked-slice.json. Each host has a data
-directory of its own, FOLDER/slice-PROCESS. The first one leaves FOLDER/slice.json, and its work after the pause in
-FOLDER/work.zip.
+Each host has a data directory of its own, FOLDER/slice-PROCESS, and the models of FOLDER. The first one leaves
+FOLDER/slice.json, and its work after the pause in FOLDER/work.zip.
 """
 
 import json
 import shutil
-import sys
 from pathlib import Path
 from typing import Any
 
@@ -68,36 +66,29 @@ def teach(opened: Devices, asked: dict[str, Any], data_dir: Path, catalog: Any) 
     return {"heard": heard, "files": [len(learnt.files) for learnt in (first, second)]}
 
 
-def main(folder: Path, port: int, process: int) -> None:
-    """Does everything as host `process` of two."""
-    asked = json.loads((folder / "asked-slice.json").read_text("utf-8"))
+def take_part(asked: dict[str, Any], folder: Path, process: int) -> None:
+    """Does everything as host `process` of two that have come together."""
+    from pipelines import registry
+    from pipelines.models.catalog import load_catalog
+
+    catalog = load_catalog(folder / "models")
     data_dir = folder / f"slice-{process}"
-    address = hosts.Address(coordinator=f"127.0.0.1:{port}", processes=2, process=process)
-    with hosts.together(address, on_loss=lambda: "test"):
-        from pipelines import registry
-        from pipelines.models.catalog import load_catalog
-
-        catalog = load_catalog(Path(asked["models"]))
-        own = Settings(host="127.0.0.1", port=7860, data_dir=data_dir, allow_cpu=True)
-        opened = Devices(
-            title="",
-            chips=4,
-            load=lambda model, on_progress: registry.load(
-                model, mesh=None, cache_dir=own.cache_dir, on_progress=on_progress
-            ),
-            find=lambda model, on_progress: registry.find(model, on_progress=on_progress),
-            measure=list,
-            learn=learn_with_jax(own),
-        )
-        if process == 0:
-            seen = teach(module.lead(opened, data_dir), asked, data_dir, catalog)
-            (folder / "slice.json").write_text(json.dumps(seen), "utf-8")
-            return
-        follower = module._Follower(opened, data_dir, lambda: catalog)
-        for _ in range(COMMANDS):
-            command = hosts.agree(module.NEXT, None)
-            getattr(follower, command.pop("do"))(**command)
-
-
-if __name__ == "__main__":
-    main(Path(sys.argv[1]), int(sys.argv[2]), int(sys.argv[3]))
+    own = Settings(host="127.0.0.1", port=7860, data_dir=data_dir, allow_cpu=True)
+    opened = Devices(
+        title="",
+        chips=2,
+        load=lambda model, on_progress: registry.load(
+            model, mesh=None, cache_dir=own.cache_dir, on_progress=on_progress
+        ),
+        find=lambda model, on_progress: registry.find(model, on_progress=on_progress),
+        measure=list,
+        learn=learn_with_jax(own),
+    )
+    if process == 0:
+        seen = teach(module.lead(opened, data_dir), asked, data_dir, catalog)
+        (folder / "slice.json").write_text(json.dumps(seen), "utf-8")
+        return
+    follower = module._Follower(opened, data_dir, lambda: catalog)
+    for _ in range(COMMANDS):
+        command = hosts.agree(module.NEXT, None)
+        getattr(follower, command.pop("do"))(**command)

@@ -36,6 +36,7 @@ from pipelines.training.engine.objective import Diffusion
 from pipelines.training.engine.step import Metrics, StepPlan, TrainState, build_step
 from pipelines.training.results.export import split_stacks
 from pipelines.training.settings import TrainingSettings
+from tests.pipelines.short import write_short
 
 BATCH = 8
 FEW = 2
@@ -148,9 +149,10 @@ def compute_with_torch(trial: Trial, state: TrainState, rows: Mapping[str, np.nd
 
 
 @pytest.fixture(name="catalog", scope="module")
-def write_stacked(tmp_path_factory: pytest.TempPathFactory, data_dir: Path) -> Catalog:
-    """Has the tiny SDXL with two transformer blocks in each place, which run as a scan, as `stacked`."""
+def write_models(tmp_path_factory: pytest.TempPathFactory, data_dir: Path) -> Catalog:
+    """Has a UNet of one level as `short`, and the tiny one with two blocks in each place, a scan, as `stacked`."""
     folder = tmp_path_factory.mktemp("models") / "stacked"
+    write_short(folder.with_name("short"), data_dir / "models" / "tiny")
     shutil.copytree(data_dir / "models" / "tiny", folder)
     torch.manual_seed(3)
     sizes = dict(UNet2DConditionModel.load_config(folder / "unet")) | {"transformer_layers_per_block": 2}
@@ -180,11 +182,11 @@ def test_loss_and_gradients_are_those_of_torch_and_peft(catalog: Catalog, asked:
 
 
 @pytest.mark.usefixtures("cache_dir")
-def test_any_mesh_and_any_parts_of_a_batch_give_the_same(local_catalog: Catalog) -> None:
+def test_any_mesh_and_any_parts_of_a_batch_give_the_same(catalog: Catalog) -> None:
     rows = draw_rows() | {"weight": np.asarray([1, 1, 0.5, 1, 1, 0, 1, 1], np.float32)}
     results = []
     for mesh, options in (("dp=1", {}), ("dp=4", {"accumulate": 2})):
-        trial = Trial(local_catalog, "tiny", mesh, lora=False, full=True)
+        trial = Trial(catalog, "short", mesh, lora=False, full=True)
         after, metrics = trial.step(trial.start(), rows, **options)
         results.append((float(metrics.loss), {name: np.asarray(value) for name, value in after.trained.items()}))
     (loss, weights), (other_loss, other) = results
@@ -194,9 +196,9 @@ def test_any_mesh_and_any_parts_of_a_batch_give_the_same(local_catalog: Catalog)
 
 
 @pytest.fixture(name="trial", scope="module")
-def begin_trial(local_catalog: Catalog, cache_dir: Path) -> Trial:
-    """A LoRA of the tiny SDXL on one device, which all tests of twins' rows step with one program."""
-    return Trial(local_catalog, "tiny", "dp=1")
+def begin_trial(catalog: Catalog, cache_dir: Path) -> Trial:
+    """A LoRA on one device, which all tests of twins' rows step with one program."""
+    return Trial(catalog, "short", "dp=1")
 
 
 def draw_twins() -> dict[str, np.ndarray]:
@@ -237,12 +239,10 @@ def test_twins_learn_what_the_model_predicted_before(trial: Trial) -> None:
     assert float(later.losses.sum() - later_without.losses.sum()) > ROUNDING
 
 
-def test_rows_and_their_twins_stay_together_in_parts_and_on_several_devices(
-    trial: Trial, local_catalog: Catalog
-) -> None:
+def test_rows_and_their_twins_stay_together_in_parts_and_on_several_devices(trial: Trial, catalog: Catalog) -> None:
     rows = draw_twins()
     results = []
-    for split, options in ((trial, {}), (Trial(local_catalog, "tiny", "dp=2"), {"accumulate": 2})):
+    for split, options in ((trial, {}), (Trial(catalog, "short", "dp=2"), {"accumulate": 2})):
         after, metrics = split.step(give_values(split.start()), rows, **options)
         results.append((np.asarray(metrics.losses), {name: np.asarray(value) for name, value in after.trained.items()}))
     (losses, weights), (other_losses, other) = results
