@@ -1,10 +1,11 @@
-"""A tiny model with a UNet of one level, for tests of what surrounds it: tracing and compiling take much less."""
+"""A tiny model with a UNet of one level and no middle, quick to trace and compile, for tests of what surrounds it."""
 
 import json
 import shutil
 from pathlib import Path
 
 ONE_LEVEL = {
+    "mid_block_type": None,
     "down_block_types": ["CrossAttnDownBlock2D"],
     "up_block_types": ["CrossAttnUpBlock2D"],
     "block_out_channels": [32],

@@ -41,6 +41,7 @@ SLICE_STEPS = 14
 PAUSED = 3
 DEVICES = 2  # of a host
 MESH = "dp=2,sp=2"
+TARGETS = r"to_[qv]$"  # few, since hosts add up the gradients of each
 START_S = 400.0  # two processes that compile, on a machine that may be busy
 ENDED_S = 60.0
 SAME_LOSS = 1e-5
@@ -107,7 +108,8 @@ def make_alone(cache_dir: Path, short_dir: Path, tmp_path_factory: pytest.TempPa
     (folder / "models").symlink_to(short_dir / "models")
     data = make(folder / "zorb", count=4, side=64)
     settings = {"model": "tiny", "data": (str(data),), "lora": True, "steps": STEPS, "global_batch_size": 4, "rank": 4,
-                "learning_rate": 5e-3, "lr_scheduler": "constant", "mesh": "dp=4", "mixed_precision": "no"}  # fmt: skip
+                "targets": TARGETS, "learning_rate": 5e-3, "lr_scheduler": "constant", "mesh": "dp=4",
+                "mixed_precision": "no"}  # fmt: skip
     return Alone(settings=settings, folder=folder, catalog=load_catalog(folder / "models"), cache_dir=cache_dir)
 
 
@@ -116,8 +118,9 @@ def kill_one_of_two(alone: Alone) -> Killed:
     output, port = alone.folder / "killed", find_free_port()
     command = ["-m", "pipelines", "train", "tiny", "--data", alone.settings["data"][0], "--lora", f"--steps={STEPS}",
                "--global-batch-size", "4", "--rank", "4", "--learning-rate", "5e-3", "--mixed-precision", "no",
-               "--save-every-minutes", "0.001", "--lr-scheduler", "constant", "--output", str(output), "--name", "zorb",
-               "--data-dir", str(alone.folder), "--coordinator", f"127.0.0.1:{port}", "--processes", "2"]  # fmt: skip
+               "--targets", TARGETS, "--save-every-minutes", "0.001", "--lr-scheduler", "constant",
+               "--output", str(output), "--name", "zorb", "--data-dir", str(alone.folder),
+               "--coordinator", f"127.0.0.1:{port}", "--processes", "2"]  # fmt: skip
     running = [start(one, *command, "--process", str(one)) for one in range(2)]
     try:
         wait_for("a saved state", lambda: find_newest(output / "state"), timeout_s=START_S)
@@ -145,8 +148,8 @@ def start_two(alone: Alone, killed: Killed) -> Two:
     recipe = {"model": "tiny", "prompt": "a red sailboat", "seed": 5, "steps": 8, "guidance_scale": 4.0,
               "scheduler": "euler_ancestral", "batch_size": 2, "images": [str(picture)], "strength": 0.9,
               "loras": [{"ref": "of-hosts"}]}  # fmt: skip
-    of_slice = {"steps": SLICE_STEPS, "prior_prompt": ["a blue boat"], "sample": ["a zorb"],
-                "sample_every": SLICE_STEPS}  # fmt: skip
+    of_slice = {"data": (str(make(folder / "pair", count=2, side=64)),), "steps": SLICE_STEPS,
+                "prior_prompt": ("a blue boat",), "sample": ("a zorb",), "sample_every": SLICE_STEPS}  # fmt: skip
     asked = {"folder": str(folder), "training": alone.settings, "stops_at": killed.saved + MORE + 1, "mesh": MESH,
              "recipes": {"cancelled": recipe, "whole": recipe},
              "slice": {"training": {**alone.settings, **of_slice}, "pauses_at": PAUSED}}  # fmt: skip
@@ -230,7 +233,8 @@ def test_a_slice_trains_without_a_common_folder_pauses_and_goes_on_as_one_host_d
     assert not [*(folder / "slice-1" / "training").iterdir()]
 
     training_packs.unpack((folder / "work.zip").read_bytes(), folder / "of-slice")
-    losses = alone.learn("of-slice", steps=SLICE_STEPS, prior_prompt=("a blue boat",))
+    training = two.asked["slice"]["training"]
+    losses = alone.learn("of-slice", **{name: training[name] for name in ("data", "steps", "prior_prompt")})
     own = {event["step"]: event["loss"] for event in second if event["event"] == "step"}
     assert own == pytest.approx(losses, rel=SAME_LOSS)
 

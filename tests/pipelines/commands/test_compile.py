@@ -15,7 +15,7 @@ from PIL import Image
 from pipelines.__main__ import main
 from pipelines.errors import Cancelled
 from pipelines.generate import generate
-from pipelines.models.catalog import Catalog
+from pipelines.models.catalog import Catalog, load_catalog
 from pipelines.registry import load
 from pipelines.runtime.programs.aot_packs import read_manifest
 from pipelines.runtime.programs.compiled import counter
@@ -28,7 +28,7 @@ WISH = ["--prompt", "a red boat", "--seed", "7", "--num_inference_steps", "3", "
 
 
 def compile_tiny(data_dir: Path, folder: Path, *flags: str, topology: str = "cpu-8", mesh: str = "dp=1") -> Any:
-    """Packs the tiny SDXL, for one CPU device of this machine unless told, and returns the command's object."""
+    """Packs the tiny model, for one CPU device of this machine unless told, and returns the command's object."""
     command = ["compile", "--model", "tiny", "--topology", topology, "--mesh", mesh, "--json", *flags]
     with contextlib.redirect_stdout(io.StringIO()) as printed:
         assert main([*command, "--output", str(folder / "tiny.pack"), "--data-dir", str(data_dir)]) == 0
@@ -124,16 +124,16 @@ def test_why_a_pack_is_not_used_is_said_to_whoever_watches(made: Any, local_cata
 
 @pytest.mark.tpu_aot
 def test_a_pack_for_a_tpu_is_made_without_one_and_refused_without_one(
-    data_dir: Path, tmp_path: Path, local_catalog: Catalog, cache_dir: Path, v6e_8: list[Any]
+    short_dir: Path, tmp_path: Path, cache_dir: Path, v6e_8: list[Any]
 ) -> None:
-    made = compile_tiny(data_dir, tmp_path, topology="v6e-8", mesh="dp=2,sp=4")
+    made = compile_tiny(short_dir, tmp_path, topology="v6e-8", mesh="dp=2,sp=4")
     assert made["programs"] == PROGRAMS
     target = read_manifest(Path(made["output"])).target
     assert (target.devices, target.mesh) == ("8 x TPU v6 lite", "dp=2,sp=4")
     assert target.libtpu.startswith("0.0.42")
     assert target.layout.startswith("0:0:[0, 0, 0] 1:0:[1, 0, 0]")
     options = {"cache_dir": cache_dir, "on_progress": ignore_progress, "packs": [Path(made["output"])]}
-    here = load(local_catalog.get("tiny"), mesh="dp=2,sp=4", **options)
+    here = load(load_catalog(short_dir / "models").get("tiny"), mesh="dp=2,sp=4", **options)
     assert find_detail(here, "pack") == "64x64 tiny.pack is not used: made for 8 x TPU v6 lite; here is CPU"
 
 
