@@ -35,7 +35,7 @@ from tests.pipelines.single_files import Tensors, write_ldm
 from tests.pipelines.training.zorb import make
 from tests.places import ROOT
 
-STEPS = 8
+STEPS = 7
 SAMPLE = "a red sailboat"
 
 

@@ -39,7 +39,6 @@ from pipelines.training.settings import TrainingSettings
 from tests.pipelines.short import write_short
 
 BATCH = 8
-FEW = 2
 ROUNDING = 1e-9
 RATE = jnp.float32(1.0)
 
@@ -98,13 +97,13 @@ class Trial:
         )
 
 
-def draw_rows(seed: int = 0, count: int = BATCH) -> dict[str, np.ndarray]:
-    rng = np.random.default_rng(seed)
+def draw_rows() -> dict[str, np.ndarray]:
+    rng = np.random.default_rng(0)
     shapes = {"mean": (4, 16, 16), "prompt_embeds": (24, 80), "pooled_prompt_embeds": (48,)}
-    rows = {name: rng.normal(size=(count, *shape)).astype(np.float32) for name, shape in shapes.items()}
+    rows = {name: rng.normal(size=(BATCH, *shape)).astype(np.float32) for name, shape in shapes.items()}
     rows["deviation"] = np.full_like(rows["mean"], 0.1)
-    rows["time_ids"] = np.tile(np.asarray([[64, 64, 0, 0, 64, 64]], np.float32), (count, 1))
-    return rows | {"weight": np.ones(count, np.float32)}
+    rows["time_ids"] = np.tile(np.asarray([[64, 64, 0, 0, 64, 64]], np.float32), (BATCH, 1))
+    return rows | {"weight": np.ones(BATCH, np.float32)}
 
 
 def give_values(state: TrainState) -> TrainState:
@@ -143,7 +142,8 @@ def compute_with_torch(trial: Trial, state: TrainState, rows: Mapping[str, np.nd
         return_dict=False,
     )
     errors = functional.mse_loss(prediction, take(noised.target), reduction="none").mean(dim=(1, 2, 3))
-    loss = (errors * take(noised.weights)).mean()
+    counts = take(rows["weight"])
+    loss = (errors * take(noised.weights) * counts).sum() / counts.sum()
     loss.backward()
     return loss.item(), {name: one.grad.numpy() for name, one in unet.named_parameters() if one.grad is not None}
 
@@ -161,15 +161,23 @@ def write_models(tmp_path_factory: pytest.TempPathFactory, data_dir: Path) -> Ca
 
 
 @pytest.mark.parametrize(
-    "asked", [{"rank": 4, "alpha": 8, "convolutions": True}, {"lora": False, "full": True}], ids=["lora", "full"]
+    ("asked", "mesh", "parts"),
+    [
+        ({"rank": 4, "alpha": 8, "convolutions": True}, "dp=1", {}),
+        ({"lora": False, "full": True}, "dp=4", {"accumulate": 2}),
+    ],
+    ids=["lora", "full"],
 )
 @pytest.mark.usefixtures("cache_dir")
-def test_loss_and_gradients_are_those_of_torch_and_peft(catalog: Catalog, asked: dict[str, Any]) -> None:
-    trial, rows = Trial(catalog, "stacked", "dp=1", **asked), draw_rows(count=FEW)
+def test_loss_and_gradients_are_those_of_torch_and_peft_on_any_mesh_and_in_any_parts_of_a_batch(
+    catalog: Catalog, asked: dict[str, Any], mesh: str, parts: dict[str, int]
+) -> None:
+    trial = Trial(catalog, "stacked", mesh, **asked)
+    rows = draw_rows() | {"weight": np.asarray([1, 1, 0.5, 1, 1, 0, 1, 1], np.float32)}
     state = give_values(trial.start())
     expected_loss, expected = compute_with_torch(trial, state, rows)
 
-    after, metrics = trial.step(state, rows)
+    after, metrics = trial.step(state, rows, **parts)
 
     assert float(metrics.loss) == pytest.approx(expected_loss, rel=1e-5)
     moves = {name: np.asarray(state.trained[name] - after.trained[name]) for name in state.trained}
@@ -179,20 +187,6 @@ def test_loss_and_gradients_are_those_of_torch_and_peft(catalog: Catalog, asked:
     theirs = np.concatenate([expected[name].ravel() for name in sorted(expected)])
     assert np.linalg.norm(ours - theirs) / np.linalg.norm(theirs) < 1e-3
     assert ours @ theirs / np.linalg.norm(ours) / np.linalg.norm(theirs) > 0.99999
-
-
-@pytest.mark.usefixtures("cache_dir")
-def test_any_mesh_and_any_parts_of_a_batch_give_the_same(catalog: Catalog) -> None:
-    rows = draw_rows() | {"weight": np.asarray([1, 1, 0.5, 1, 1, 0, 1, 1], np.float32)}
-    results = []
-    for mesh, options in (("dp=1", {}), ("dp=4", {"accumulate": 2})):
-        trial = Trial(catalog, "short", mesh, lora=False, full=True)
-        after, metrics = trial.step(trial.start(), rows, **options)
-        results.append((float(metrics.loss), {name: np.asarray(value) for name, value in after.trained.items()}))
-    (loss, weights), (other_loss, other) = results
-    assert other_loss == pytest.approx(loss, rel=1e-5)
-    for name, value in weights.items():
-        np.testing.assert_allclose(other[name], value, atol=2e-5)
 
 
 @pytest.fixture(name="trial", scope="module")
