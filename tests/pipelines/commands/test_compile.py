@@ -4,7 +4,6 @@ import contextlib
 import io
 import json
 import subprocess
-from collections.abc import Callable
 from pathlib import Path
 from typing import Any
 
@@ -16,6 +15,8 @@ from pipelines.__main__ import main
 from pipelines.errors import Cancelled
 from pipelines.generate import generate
 from pipelines.models.catalog import Catalog, load_catalog
+from pipelines.recipes.recipe import Recipe, read_recipe
+from pipelines.recipes.resolving import resolve
 from pipelines.registry import load
 from pipelines.runtime.programs.aot_packs import read_manifest
 from pipelines.runtime.programs.compiled import counter
@@ -27,17 +28,35 @@ PROGRAMS = ["encode", "denoise 64x64 1 True", "preview 64x64 1", "condition 64x6
 WISH = ["--prompt", "a red boat", "--seed", "7", "--num_inference_steps", "3", "--guidance_scale", "4"]
 
 
-def compile_tiny(data_dir: Path, folder: Path, *flags: str, topology: str = "cpu-8", mesh: str = "dp=1") -> Any:
+def compile_tiny(short_dir: Path, folder: Path, *flags: str, topology: str = "cpu-8", mesh: str = "dp=1") -> Any:
     """Packs the tiny model, for one CPU device of this machine unless told, and returns the command's object."""
     command = ["compile", "--model", "tiny", "--topology", topology, "--mesh", mesh, "--json", *flags]
     with contextlib.redirect_stdout(io.StringIO()) as printed:
-        assert main([*command, "--output", str(folder / "tiny.pack"), "--data-dir", str(data_dir)]) == 0
+        assert main([*command, "--output", str(folder / "tiny.pack"), "--data-dir", str(short_dir)]) == 0
     return json.loads(printed.getvalue())
 
 
+@pytest.fixture(name="catalog", scope="module")
+def read_catalog(short_dir: Path) -> Catalog:
+    return load_catalog(short_dir / "models")
+
+
+@pytest.fixture(name="family", scope="module")
+def load_without_pack(catalog: Catalog, cache_dir: Path) -> Any:
+    """The tiny model on one device."""
+    return load(catalog.get("tiny"), mesh="dp=1", cache_dir=cache_dir, on_progress=ignore_progress)
+
+
+@pytest.fixture(name="recipe", scope="module")
+def read_wish(catalog: Catalog) -> Recipe:
+    """What `WISH` asks for."""
+    wish = {"model": "tiny", "prompt": "a red boat", "seed": 7, "steps": 3, "guidance_scale": 4.0}
+    return resolve(read_recipe(wish), catalog)
+
+
 @pytest.fixture(name="made", scope="module")
-def make_pack(data_dir: Path, tmp_path_factory: pytest.TempPathFactory) -> Any:
-    return compile_tiny(data_dir, tmp_path_factory.mktemp("packs"), "--shape", "all", "--shape", "64x64")
+def make_pack(short_dir: Path, tmp_path_factory: pytest.TempPathFactory) -> Any:
+    return compile_tiny(short_dir, tmp_path_factory.mktemp("packs"), "--shape", "all", "--shape", "64x64")
 
 
 def run_apart(*arguments: str | Path) -> Any:
@@ -59,29 +78,28 @@ def run_apart(*arguments: str | Path) -> Any:
 
 
 def test_a_machine_with_the_pack_compiles_nothing_and_makes_the_same_picture(
-    data_dir: Path, family: Any, draw_recipe: Callable[..., Any], tmp_path: Path
+    short_dir: Path, family: Any, recipe: Recipe, tmp_path: Path
 ) -> None:
     """Two processes that share nothing but the checkpoint and the pack; what they make, a family without it makes."""
-    (tmp_path / "models").symlink_to(data_dir / "models")
+    (tmp_path / "models").symlink_to(short_dir / "models")
     where = ["--model", "tiny", "--data-dir", tmp_path]
     made = run_apart("compile", "--topology", "cpu-1", *where)
     assert made["output"] == str(tmp_path / "packs" / "tiny-cpu-1.pack")
     assert made["programs"] == PROGRAMS
     assert run_apart("generate", *WISH, "--output", tmp_path / "made.png", *where)["compiles"] == 0
-    made_here = generate(family, draw_recipe(prompt="a red boat", seed=7, steps=3, guidance_scale=4.0))
+    made_here = generate(family, recipe)
     difference = np.asarray(Image.open(tmp_path / "made.png")).astype(int) - made_here.pixels[0]
     assert np.abs(difference).max() <= 1
 
 
 def test_a_family_with_the_pack_is_on_disk_and_builds_nothing(
-    made: Any, local_catalog: Catalog, draw_recipe: Callable[..., Any], family: Any, tmp_path: Path
+    made: Any, catalog: Catalog, recipe: Recipe, family: Any, tmp_path: Path
 ) -> None:
     assert made["target"]["mesh"] == "1 device"
-    recipe = draw_recipe()
     expected = generate(family, recipe).pixels
     empty = tmp_path / "cache"
     packed = load(
-        local_catalog.get("tiny"),
+        catalog.get("tiny"),
         mesh="dp=1",
         cache_dir=empty,
         on_progress=ignore_progress,
@@ -113,18 +131,18 @@ def find_detail(family: Any, words: str, *, batch_size: int = 1) -> str:
     return found[0].removesuffix("; from the cache")
 
 
-def test_why_a_pack_is_not_used_is_said_to_whoever_watches(made: Any, local_catalog: Catalog, cache_dir: Path) -> None:
+def test_why_a_pack_is_not_used_is_said_to_whoever_watches(made: Any, catalog: Catalog, cache_dir: Path) -> None:
     options = {"cache_dir": cache_dir, "on_progress": ignore_progress, "packs": [Path(made["output"])]}
-    split = load(local_catalog.get("tiny"), mesh="dp=2", **options)
+    split = load(catalog.get("tiny"), mesh="dp=2", **options)
     assert find_detail(split, "pack") == "64x64 tiny.pack is not used: made for 1 device; here is dp=2"
-    single = load(local_catalog.get("tiny"), mesh="dp=1", **options)
+    single = load(catalog.get("tiny"), mesh="dp=1", **options)
     detail = find_detail(single, "holds", batch_size=2)
     assert "tiny.pack holds 64x64, not denoise 64x64 2 True" in detail.split("; ")[-1]
 
 
 @pytest.mark.tpu_aot
 def test_a_pack_for_a_tpu_is_made_without_one_and_refused_without_one(
-    short_dir: Path, tmp_path: Path, cache_dir: Path, v6e_8: list[Any]
+    short_dir: Path, tmp_path: Path, catalog: Catalog, cache_dir: Path, v6e_8: list[Any]
 ) -> None:
     made = compile_tiny(short_dir, tmp_path, topology="v6e-8", mesh="dp=2,sp=4")
     assert made["programs"] == PROGRAMS
@@ -133,7 +151,7 @@ def test_a_pack_for_a_tpu_is_made_without_one_and_refused_without_one(
     assert target.libtpu.startswith("0.0.42")
     assert target.layout.startswith("0:0:[0, 0, 0] 1:0:[1, 0, 0]")
     options = {"cache_dir": cache_dir, "on_progress": ignore_progress, "packs": [Path(made["output"])]}
-    here = load(load_catalog(short_dir / "models").get("tiny"), mesh="dp=2,sp=4", **options)
+    here = load(catalog.get("tiny"), mesh="dp=2,sp=4", **options)
     assert find_detail(here, "pack") == "64x64 tiny.pack is not used: made for 8 x TPU v6 lite; here is CPU"
 
 
@@ -154,18 +172,18 @@ def test_shapes_are_chosen_as_for_prewarming(made: Any) -> None:
     ],
 )
 def test_wrong_values_end_with_2_and_one_line(
-    flags: str, words: str, data_dir: Path, capsys: pytest.CaptureFixture[str]
+    flags: str, words: str, short_dir: Path, capsys: pytest.CaptureFixture[str]
 ) -> None:
-    arguments = [flag.replace("{data_dir}", str(data_dir)) for flag in flags.split()]
-    assert main(["compile", "--model", "tiny", *arguments, "--data-dir", str(data_dir)]) == 2
+    arguments = [flag.replace("{data_dir}", str(short_dir)) for flag in flags.split()]
+    assert main(["compile", "--model", "tiny", *arguments, "--data-dir", str(short_dir)]) == 2
     printed = capsys.readouterr().err
     assert words in printed
     assert len(printed.splitlines()) == 1
 
 
 def test_a_pack_that_is_not_there_is_refused_before_any_work(
-    data_dir: Path, capsys: pytest.CaptureFixture[str]
+    short_dir: Path, capsys: pytest.CaptureFixture[str]
 ) -> None:
-    command = ["generate", "--model", "tiny", "--pack", "no.pack", *WISH, "--data-dir", str(data_dir)]
+    command = ["generate", "--model", "tiny", "--pack", "no.pack", *WISH, "--data-dir", str(short_dir)]
     assert main(command) == 2
     assert "no.pack" in capsys.readouterr().err
