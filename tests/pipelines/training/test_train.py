@@ -171,11 +171,11 @@ def write_single_file(data_dir: Path, source: Path, **options: Any) -> Catalog:
 
 
 def read_tensors(file: Path) -> tuple[dict[str, Any], bytes]:
-    """The header of a file without the metadata, which name the model, and the bytes after it."""
+    """The header of a file, but for the model's name in it, and the bytes after it."""
     content = file.read_bytes()
     start = 8 + int.from_bytes(content[:8], "little")
     header = json.loads(content[8:start])
-    assert header.pop("__metadata__")
+    assert header["__metadata__"].pop("ss_base_model")
     return header, content[start:]
 
 
