@@ -128,10 +128,12 @@ def browser(_chromium: tuple[Any, asyncio.AbstractEventLoop]) -> Iterator[Any]:
     """
     browser, loop = _chromium
     asyncio._set_running_loop(loop)
-    yield browser
-    for context in browser.contexts:
-        context.close()
-    asyncio._set_running_loop(None)
+    try:
+        yield browser
+        for context in browser.contexts:
+            context.close()
+    finally:
+        asyncio._set_running_loop(None)
 
 
 @pytest.fixture(scope="module")
