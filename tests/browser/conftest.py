@@ -1,10 +1,12 @@
 """A real Chromium before a real studio: `python app.py --fake` on a free port, with a data directory of its own.
 
 Every page watches itself: a request to another host, a script error or a failed file ends its test, whatever else the
-test is about. Screenshots go to `LUMESH_ARTIFACTS`, or to pytest's temporary directory.
+test is about. `LUMESH_ARTIFACTS=FOLDER` keeps screenshots there.
 Needs Playwright for Python and the system's Chromium; skipped, with the reason, without either.
+One Chromium serves all files of a test process, and the visitors of a file's tests (visitors.py).
 """
 
+import asyncio
 import os
 import shutil
 import signal
@@ -18,6 +20,7 @@ from typing import Any
 
 import pytest
 
+from tests.browser.visitors import DESK, Visitors
 from tests.studio_processes import Process, fork_app, start_app
 
 playwright_api = pytest.importorskip("playwright.sync_api", reason="browser tests need `pip install playwright`")
@@ -29,15 +32,11 @@ CHROMIUM_NAMES = ("chromium-headless-shell", "chromium", "chromium-browser", "go
 CHROMIUM_FLAGS = [
     "--no-sandbox",  # containers run as root
     "--disable-gpu",
+    "--renderer-process-limit=1",  # of each visitor's pages: the next one finds the scripts compiled (visitors.py)
     "--disable-background-networking",
     "--disable-component-update",
     "--disable-sync",
 ]
-DESK = {"width": 1440, "height": 900}
-# The settings under "More" are at hand, as for somebody who opened them once.
-OPEN_FOLD = """try {
-  localStorage.getItem("lumesh.more") ?? localStorage.setItem("lumesh.more", "open");
-} catch { /* a document without an address */ }"""
 
 
 class Studio:
@@ -105,21 +104,46 @@ def studio(request: pytest.FixtureRequest, tmp_path_factory: pytest.TempPathFact
     studio.stop()
 
 
-@pytest.fixture(scope="module")
-def browser() -> Iterator[Any]:
+@pytest.fixture(scope="session")
+def _chromium() -> Iterator[tuple[Any, asyncio.AbstractEventLoop]]:
+    """A browser for all files of this process, and the loop that Playwright runs: starting both takes a second."""
     found = next((path for name in CHROMIUM_NAMES if (path := shutil.which(name))), None)
     if found is None:
         pytest.skip(f"browser tests need Chromium on the PATH; looked for {', '.join(CHROMIUM_NAMES)}")
     with playwright_api.sync_playwright() as playwright:
         browser = playwright.chromium.launch(executable_path=found, args=CHROMIUM_FLAGS)
-        yield browser
+        loop = asyncio.get_running_loop()
+        asyncio._set_running_loop(None)
+        yield browser, loop
+        asyncio._set_running_loop(loop)
         browser.close()
 
 
+@pytest.fixture(scope="module")
+def browser(_chromium: tuple[Any, asyncio.AbstractEventLoop]) -> Iterator[Any]:
+    """Chromium, for the tests of one file.
+
+    Playwright's loop counts as running as long as Playwright does, and then asyncio runs no other: so it does not
+    count between the files of browser tests, where other tests of this process come.
+    """
+    browser, loop = _chromium
+    asyncio._set_running_loop(loop)
+    try:
+        yield browser
+        for context in browser.contexts:
+            context.close()
+    finally:
+        asyncio._set_running_loop(None)
+
+
+@pytest.fixture(scope="module")
+def visitors(studio: Studio, browser: Any) -> Visitors:
+    return Visitors(browser, studio.url)
+
+
 @pytest.fixture
-def open_page(studio: Studio, browser: Any) -> Iterator[Callable[..., Any]]:
+def open_page(studio: Studio, visitors: Visitors) -> Iterator[Callable[..., Any]]:
     """`open_page(viewport=…, color_scheme=…)` gives a page of a new visitor, with its controls filled and open."""
-    contexts: list[Any] = []
     troubles: list[str] = []
 
     def open_page(
@@ -129,11 +153,7 @@ def open_page(studio: Studio, browser: Any) -> Iterator[Callable[..., Any]]:
         reduced_motion: str = "reduce",  # drawn without a GPU, animations take a core
         watch: bool = True,
     ) -> Any:
-        context = browser.new_context(viewport=viewport, color_scheme=color_scheme, reduced_motion=reduced_motion)
-        context.set_default_timeout(15_000)
-        context.add_init_script(OPEN_FOLD)
-        contexts.append(context)
-        page = context.new_page()
+        page = visitors.open_page(viewport, color_scheme, reduced_motion)
         if watch:
             page.on("request", lambda request: _note_foreign(request.url, studio.url, troubles))
             page.on("pageerror", lambda error: troubles.append(f"script error: {error}"))
@@ -144,10 +164,7 @@ def open_page(studio: Studio, browser: Any) -> Iterator[Callable[..., Any]]:
         return page
 
     yield open_page
-    for context in contexts:
-        for page in context.pages:
-            page.unroute_all(behavior="ignoreErrors")  # an answer under way would fail the next test
-        context.close()
+    visitors.leave()
     assert not troubles
 
 
@@ -162,14 +179,12 @@ def _note_failed(status: int, url: str, troubles: list[str]) -> None:
         troubles.append(f"{status}: {url}")
 
 
-@pytest.fixture
-def keep(tmp_path_factory: pytest.TempPathFactory) -> Callable[[Any, str], None]:
-    """`keep(page, name)` stores a screenshot as an artifact."""
+@pytest.fixture(scope="session")
+def keep() -> Callable[[Any, str], None]:
+    """`keep(page, name)` stores a screenshot as an artifact, if a folder for them is named."""
     given = os.environ.get("LUMESH_ARTIFACTS")
-    folder = Path(given) if given else tmp_path_factory.getbasetemp() / "screenshots"
+    if not given:
+        return lambda _page, _name: None
+    folder = Path(given)
     folder.mkdir(parents=True, exist_ok=True)
-
-    def keep(page: Any, name: str) -> None:
-        page.screenshot(path=folder / f"{name}.png")
-
-    return keep
+    return lambda page, name: page.screenshot(path=folder / f"{name}.png")

@@ -33,17 +33,33 @@ def _call(studio: Any, path: str, body: Any = None, *, method: str | None = None
         return json.load(answer)
 
 
+@pytest.fixture(scope="module")
+def originals() -> list[str]:
+    """The three outputs that `made` gives, once they were made."""
+    return []
+
+
 @pytest.fixture
-def made(studio: Any, wait_for: Callable[..., Any]) -> list[str]:
-    """Three outputs and nothing else, newest first; the seed is the place in PROMPTS."""
-    ids = [output["id"] for output in _call(studio, "outputs?limit=200")["outputs"]]
-    if ids:
-        _call(studio, "outputs/trash", {"ids": ids})
+def made(studio: Any, originals: list[str], wait_for: Callable[..., Any]) -> list[str]:
+    """Three outputs and nothing else, newest first, without marks; the seed is the place in PROMPTS."""
+    others = {output["id"] for output in _call(studio, "outputs?limit=200")["outputs"]} - {*originals}
+    if others:
+        _call(studio, "outputs/trash", {"ids": [*others]})
+    if originals:
+        _call(studio, "outputs/restore", {"ids": originals})
     _call(studio, "outputs/purge", {"ids": None})
-    for seed, prompt in enumerate(PROMPTS):
-        _call(studio, "jobs", {"model": "demo-sdxl", "prompt": prompt, "seed": seed, "steps": 1 + seed})
-    wait_for("three outputs", lambda: _call(studio, "outputs")["total"] == 3)
-    return [output["id"] for output in _call(studio, "outputs")["outputs"]]
+    kept = [output["id"] for output in _call(studio, "outputs")["outputs"]]
+    if not originals or kept != originals:
+        if kept:
+            _call(studio, "outputs/trash", {"ids": kept})
+            _call(studio, "outputs/purge", {"ids": None})
+        for seed, prompt in enumerate(PROMPTS):
+            _call(studio, "jobs", {"model": "demo-sdxl", "prompt": prompt, "seed": seed, "steps": 1 + seed})
+        wait_for("three outputs", lambda: _call(studio, "outputs")["total"] == 3)
+        originals[:] = [output["id"] for output in _call(studio, "outputs")["outputs"]]
+    for output in originals:
+        _call(studio, f"outputs/{output}", {"favourite": False, "tags": []}, method="PATCH")
+    return [*originals]
 
 
 def _open_gallery(page: Any, count: int = 3) -> Any:
@@ -441,10 +457,10 @@ def test_an_output_is_made_again_and_compared(open_page: OpenPage, made: list[st
 def test_what_is_made_meanwhile_appears(open_page: OpenPage, studio: Any, made: list[str]) -> None:
     page = open_page()
     tiles = _open_gallery(page)
-    _call(studio, "jobs", {"model": "demo-sdxl", "prompt": "A new one"})
+    _call(studio, "jobs", {"model": "demo-sdxl", "prompt": "A new one", "steps": 2})
     expect(tiles).to_have_count(4)
     tiles.nth(1).click(modifiers=["Control"])
-    _call(studio, "jobs", {"model": "demo-sdxl", "prompt": "Another one"})
+    _call(studio, "jobs", {"model": "demo-sdxl", "prompt": "Another one", "steps": 2})
     page.get_by_role("button", name="Show 1 new").click()
     expect(tiles).to_have_count(5)
 

@@ -19,8 +19,8 @@ from pipelines.messages import add_codes, english, join, say, say_count
 from pipelines.models.catalog import load_catalog
 from studio.ui import catalogues
 from studio.ui.catalogues import ENGLISH, LANGUAGES, Language, Message
-from tests.browser.conftest import OPEN_FOLD
 from tests.browser.test_recipes import write_png
+from tests.browser.visitors import OPEN_FOLD
 
 pytestmark = pytest.mark.browser
 PHONE = {"width": 390, "height": 844}

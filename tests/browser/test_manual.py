@@ -6,8 +6,9 @@ from typing import Any
 import pytest
 
 pytest.importorskip("playwright.sync_api")
-axe_api = pytest.importorskip("axe_playwright_python.sync_playwright", reason="needs axe-playwright-python")
 from playwright.sync_api import expect
+
+from tests.browser.axe import run_axe
 
 pytestmark = pytest.mark.browser
 DESK = {"width": 1440, "height": 900}
@@ -40,7 +41,7 @@ def test_a_page_of_the_manual_opens_from_help(
         page.click(f"#pages a[href='{name}']")
         expect(page.locator(f"#pages a[href='{name}']")).to_have_attribute("aria-current", "page")
         assert page.evaluate("document.documentElement.scrollWidth") == viewport["width"], f"{name} scrolls sideways"
-        violations = axe_api.Axe().run(page).response["violations"]
+        violations = run_axe(page)
         assert [one["id"] for one in violations if one["impact"] in ("serious", "critical")] == [], name
         keep(page, f"manual-{name}-{scheme}")
     page.wait_for_function("[...document.images].some((image) => image.naturalWidth > 0)")

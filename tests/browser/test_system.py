@@ -9,10 +9,10 @@ from typing import Any
 import pytest
 
 pytest.importorskip("playwright.sync_api")
-axe_api = pytest.importorskip("axe_playwright_python.sync_playwright", reason="needs axe-playwright-python")
 from playwright.sync_api import expect
 
 from studio.ui.catalogues import LANGUAGES
+from tests.browser.axe import run_axe
 
 pytestmark = pytest.mark.browser
 STUDIO_FLAGS = ("--chip-price", "1.2")
@@ -55,7 +55,7 @@ def _post(studio: Any, path: str, body: dict[str, Any]) -> None:
 
 
 def find_violations(page: Any, within: str | None = None, *, rules: dict[str, Any] = RULES) -> list[str]:
-    found = axe_api.Axe().run(page, within, rules).response["violations"]
+    found = run_axe(page, within, rules)
     return [
         f"{one['impact']} {one['id']}: {node['target']} {node['html']} {node['failureSummary']}"
         for one in found

@@ -9,8 +9,9 @@ import pytest
 from PIL import Image
 
 playwright_api = pytest.importorskip("playwright.sync_api", reason="browser tests need `pip install playwright`")
-axe_api = pytest.importorskip("axe_playwright_python.sync_playwright", reason="needs axe-playwright-python")
 expect = playwright_api.expect
+
+from tests.browser.axe import run_axe
 
 OpenPage = Callable[..., Any]
 Keep = Callable[[Any, str], None]
@@ -52,7 +53,7 @@ def drop(page: Any, count: int, *, first: int = 0) -> None:
 
 def check_access(page: Any) -> None:
     """Whether everybody can use the view, as far as axe-core sees."""
-    found = axe_api.Axe().run(page, "#lu-train").response["violations"]
+    found = run_axe(page, "#lu-train")
     assert not found, [(one["id"], [node["html"] for node in one["nodes"]]) for one in found]
 
 
