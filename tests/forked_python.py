@@ -3,7 +3,7 @@
 `find_forked_python()` takes the place of `sys.executable` before `-m MODULE` and `-c CODE`, in tests and in what
 product code starts. It is a script that asks a server, one of each test process, to fork; the fork has the script's
 arguments, environment, folder and open streams, and neither JAX nor anything of Lumesh. The script waits for it, hands
-signals on and ends as it did; a fork whose script is gone is killed.
+signals on and ends as it did; a fork whose script is gone is killed. A cluster's processes are no forks.
 What the interpreter or the environment do to the imports of PyTorch is only seen by `sys.executable`.
 """
 
@@ -43,6 +43,7 @@ MODULES = (
     "transformers.models.qwen3.modeling_qwen3",
     "transformers.models.umt5.modeling_umt5",
 )
+OWN_INTERPRETER = ("ray.", "studio.cluster")  # modules that start others, which look at who started them
 STREAMS = (0, 1, 2)
 LENGTH = 8  # of a request, in bytes before it
 
@@ -51,6 +52,8 @@ _given = dict(os.environ)  # of the server, before it imports anything
 SCRIPT = """#!{python} -IS
 import json, os, signal, socket, sys
 
+if sys.argv[1] == "-m" and sys.argv[2].startswith({own}):
+    os.execv({python!r}, [{python!r}, *sys.argv[1:]])
 server = socket.socket(socket.AF_UNIX)
 server.connect({address!r})
 request = {{"words": sys.argv[1:], "environment": dict(os.environ), "folder": os.getcwd()}}
@@ -85,7 +88,7 @@ def find_forked_python() -> str:
     )
     listening.close()
     atexit.register(_end, server, folder)
-    script.write_text(SCRIPT.format(python=sys.executable, address=str(address), length=LENGTH), "utf-8")
+    script.write_text(SCRIPT.format(python=sys.executable, own=OWN_INTERPRETER, address=str(address), length=LENGTH), "utf-8")
     script.chmod(0o700)
     return str(script)
 
