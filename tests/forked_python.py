@@ -88,7 +88,9 @@ def find_forked_python() -> str:
     )
     listening.close()
     atexit.register(_end, server, folder)
-    script.write_text(SCRIPT.format(python=sys.executable, own=OWN_INTERPRETER, address=str(address), length=LENGTH), "utf-8")
+    script.write_text(
+        SCRIPT.format(python=sys.executable, own=OWN_INTERPRETER, address=str(address), length=LENGTH), "utf-8"
+    )
     script.chmod(0o700)
     return str(script)
 
