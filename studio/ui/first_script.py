@@ -47,20 +47,6 @@ TRACKER_SCRIPT = """
 })();
 """
 
-# The tracker's sign moves on springs, four seconds a round, and ends a round that it has begun: sixty frames a second
-# for a sign that the first paint covers, and that is gone by then. It waits for each part of a round with Promise.all:
-# the first wait of its module never ends, and all other code keeps the browser's own function.
-SIGN_SCRIPT = """
-(() => {
-  const all = Promise.all;
-  Promise.all = function (...given) {
-    if (!new Error().stack.includes("/statustracker-")) return all.apply(this, given);
-    Promise.all = all;
-    return new Promise(() => {});
-  };
-})();
-"""
-
 # Gradio's scripts talk to the address that the server thinks it was asked at, which it cannot know behind a proxy that
 # is not trusted (api/middleware/auth.py). The browser knows: the page's own folder.
 ADDRESS_SCRIPT = """
@@ -114,7 +100,7 @@ _HEAD = b"<head>"
 _HEAD_ENDS = b"</head>"
 _APP = b"<gradio-app"  # all that Gradio's page shows
 _CONFIG = b"<script>window.gradio_config"  # 80 kB of JSON; Gradio's scripts and its style sheet come after it
-_SCRIPT = f"<script>{THEME_SCRIPT}{TRACKER_SCRIPT}{SIGN_SCRIPT}{ADDRESS_SCRIPT}{EARLY_SCRIPT}</script>".encode()
+_SCRIPT = f"<script>{THEME_SCRIPT}{TRACKER_SCRIPT}{ADDRESS_SCRIPT}{EARLY_SCRIPT}</script>".encode()
 
 
 class FirstScript:

@@ -75,8 +75,7 @@ def test_a_page_that_nobody_touches_draws_nothing(browser: Any, studio: Any, wai
     page = context.new_page()
     page.add_init_script(COUNT_FRAMES)
     page.goto(studio.url)
-    page.wait_for_selector("#lu-sizes [role=radio]")
-    asked = page.evaluate("frames_asked")
+    expect(page.locator("#lu-prompt")).to_be_visible()
 
     def count_frames() -> int:
         before = page.evaluate("frames_asked")
@@ -84,8 +83,6 @@ def test_a_page_that_nobody_touches_draws_nothing(browser: Any, studio: Any, wai
         return page.evaluate("frames_asked") - before
 
     wait_for("the page to rest: Gradio's own sign of loading asks for sixty a second", lambda: count_frames() == 0)
-    assert page.evaluate("frames_asked") - asked < 130, "that sign moves on for four seconds"
-    assert "[native code]" in page.evaluate("String(Promise.all)")
     context.close()
 
 
