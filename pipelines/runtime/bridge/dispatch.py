@@ -1,8 +1,8 @@
 """torchax's environment with a shorter way from an operator of PyTorch to its function of JAX.
 
-torchax 0.0.14 looks through an operator's arguments as trees six times and enters its modes twice, and writes a message
-that nobody reads: a quarter of what a model takes to trace. Here is what Lumesh needs of that: no autocast, no debugging,
-no collectives of PyTorch's.
+torchax 0.0.14 looks through an operator's arguments as trees six times, enters its modes twice and writes a message
+that nobody reads: a quarter of what a model takes to trace. Here is what Lumesh needs of that: no autocast, no
+debugging, no collectives of PyTorch's.
 """
 
 from collections.abc import Callable, Iterable, Mapping
