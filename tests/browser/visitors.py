@@ -30,7 +30,7 @@ class Visitor:
 
 
 class Visitors:
-    """Those of one studio; each page that a test opens is another one's."""
+    """Gives each page that a test opens to another visitor of one studio."""
 
     def __init__(self, browser: Any, url: str) -> None:
         self._browser = browser

@@ -1,6 +1,6 @@
 """torchax's environment with a shorter way from an operator of PyTorch to its function of JAX.
 
-torchax 0.0.14 looks through an operator's arguments as trees six times, enters its modes twice and writes a message
+torchax 0.0.14 looks through an operator's arguments as trees five times, enters its modes twice and writes a message
 that nobody reads: a quarter of what a model takes to trace. Here is what Lumesh needs of that: no autocast, no
 debugging, no collectives of PyTorch's.
 """
@@ -80,7 +80,7 @@ def _find_tensors(value: Any) -> Iterable[torch.Tensor]:
         for one in value:
             yield from _find_tensors(one)
     elif isinstance(value, Mapping):
-        yield from _find_tensors((*value.values(),))
+        yield from _find_tensors(tuple(value.values()))
 
 
 def _replace(change: Callable[[torch.Tensor], Any], value: Any) -> Any:

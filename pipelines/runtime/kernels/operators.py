@@ -70,8 +70,8 @@ def _layer_norm(
 
 @functools.partial(jax.jit, inline=True)
 def multiply(input: jax.Array, weight_OI: jax.Array) -> jax.Array:
-    """A linear layer's product, (..., I) to (..., O)."""
-    # What is kept in fp32 is meant to be exact; a TPU would round it to bf16 for its product.
+    """Returns a linear layer's product, (..., I) to (..., O)."""
+    # Weights kept in fp32 are meant to be exact; a TPU would round them to bf16 for a product.
     precision = jax.lax.Precision.HIGHEST if input.dtype == weight_OI.dtype == jnp.float32 else None
     return jnp.einsum("...i,oi->...o", input, weight_OI, precision=precision)
 
@@ -132,7 +132,7 @@ def _convolve(
     input = jnp.moveaxis(input.astype(weight.dtype), 1, -1)
     kernel = jnp.moveaxis(weight, (0, 1), (-1, -2))
     as_it_is = functools.partial(_convolve_channels_last, stride=stride, pads=pads, dilation=dilation, groups=groups)
-    if weight.ndim - 2 == 3 and not isinstance(pads, str):
+    if len(stride) == 3 and not isinstance(pads, str):
         in_planes = functools.partial(_convolve_planes, stride=stride, pads=pads, dilation=dilation, groups=groups)
         out = jax.lax.platform_dependent(input, kernel, cpu=in_planes, default=as_it_is)
     else:

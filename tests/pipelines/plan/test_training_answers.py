@@ -23,7 +23,7 @@ TRACED = {("flux2-klein-4b", "lora", "v6e-8"), ("wan2.1-1.3b", "full", "v6e-8"),
     ids=lambda one: f"{one.model}-{one.kind}-{one.topology}",
 )
 def test_the_shipped_answers_are_of_todays_steps(tmp_path: Path, question) -> None:
-    """Those that are traced in a second and have all kernels but a UNet's."""
+    """These three are traced in a second each, and have all kernels but a UNet's."""
     shipped = find(SHIPPED, question)
     assert shipped is not None
     program = describe_asked(question, load_catalog().get(question.model)).program(shipped.remat)
