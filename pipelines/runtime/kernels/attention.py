@@ -53,7 +53,9 @@ def attend(
         assert mask is None and not is_causal and window is None, "key lengths are a mask of their own"
         if not _has_kernel(axes, query_BHLD, key_BHLD):
             mask = (jnp.arange(key_BHLD.shape[-2]) < key_lengths[:, None])[:, None, None]
-    if window is None and is_on("cudnn") and cudnn.has_cuda() and cudnn.takes(query_BHLD, mask=mask):
+    learns = axes is not None and axes.learns
+    is_fused = window is None and is_on("cudnn") and cudnn.has_cuda()
+    if is_fused and cudnn.takes(query_BHLD, key_BHLD, mask=mask, learns=learns):
         return attend_fused(query_BHLD, key_BHLD, value_BHLD, is_causal=is_causal, scale=scale, axes=axes)
     if has_grouped_heads:
         repeats = query_BHLD.shape[-3] // key_BHLD.shape[-3]

@@ -1,8 +1,8 @@
 """Attention on NVIDIA GPUs: cuDNN's fused kernel. Which device does what of it is attention.py's matter.
 
-What the kernel does not take (fp32, masks, odd or wide heads) stays with plain XLA in attention.py, and so does all of
-it on GPUs older than Ampere or without cuDNN. Tests check the choice, how it is split, and the same call in XLA's
-implementation on a CPU; the kernel itself has not been run yet.
+What the kernel does not take (fp32, masks, odd or wide heads, and odd lengths where a gradient is wanted) stays with
+plain XLA in attention.py, and so does all of it on GPUs older than Ampere or without cuDNN. Tests check the choice, how
+it is split, and the same call in XLA's implementation on a CPU; the kernel itself has not been run yet.
 """
 
 import contextlib
@@ -50,11 +50,13 @@ def _find_version() -> int:
     return 0
 
 
-def takes(query_BHLD: Any, *, mask: Any | None) -> bool:
-    """Whether the kernel can do this attention."""
+def takes(query_BHLD: Any, key_BHLD: Any, *, mask: Any | None, learns: bool = False) -> bool:
+    """Whether the kernel can do this attention; where a model `learns`, JAX refuses odd lengths, as SDXL's text has."""
     head_dim = query_BHLD.shape[-1]
     is_half = query_BHLD.dtype in (jnp.bfloat16, jnp.float16)
-    return is_half and mask is None and query_BHLD.ndim == 4 and head_dim % 8 == 0 and head_dim <= MAX_HEAD_DIM
+    is_odd = learns and any(x.shape[-2] % 2 for x in (query_BHLD, key_BHLD))
+    fits = query_BHLD.ndim == 4 and head_dim % 8 == 0 and head_dim <= MAX_HEAD_DIM
+    return is_half and mask is None and fits and not is_odd
 
 
 def attend_fused(

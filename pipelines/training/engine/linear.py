@@ -29,7 +29,8 @@ def linear(input: jax.Array, weight: jax.Array, bias: jax.Array | None = None) -
     if rows.shape[0] < FEWEST_ROWS or any(side % FEATURES for side in weight.shape):
         out = rows @ weight.T
     else:
-        out = _multiply_rows(rows, weight).astype(input.dtype)
+        # in fp32, as the gradients are that come back
+        out = _multiply_rows(rows.astype(jnp.float32), weight.astype(jnp.float32)).astype(input.dtype)
     out = out.reshape(*input.shape[:-1], weight.shape[0])
     return out if bias is None else out + bias
 

@@ -55,7 +55,31 @@ def test_keys_may_be_of_another_length() -> None:
 )
 def test_the_kernel_gets_what_it_can_do(shape: tuple[int, ...], dtype: type, *, has_mask: bool, is_taken: bool) -> None:
     mask = jnp.ones((1, 1, shape[-2], shape[-2]), bool) if has_mask else None
-    assert takes(jax.ShapeDtypeStruct(shape, dtype), mask=mask) is is_taken
+    query = jax.ShapeDtypeStruct(shape, dtype)
+    assert takes(query, query, mask=mask) is is_taken
+
+
+@pytest.mark.parametrize(
+    ("tokens", "keys", "learns"), [(4096, 77, True), (75, 64, True), (4096, 78, True), (4096, 77, False)]
+)
+def test_odd_lengths_are_taken_where_jax_takes_them(
+    tokens: int, keys: int, monkeypatch: pytest.MonkeyPatch, *, learns: bool
+) -> None:
+    """SDXL's 77 of a text, in a training: as far as a CPU can tell, which is JAX's own check."""
+    monkeypatch.setattr(kernel, "check_cudnn_version", lambda: 91000)
+    monkeypatch.setattr(kernel, "check_compute_capability", lambda *_arguments: True)
+    query, key = (jax.ShapeDtypeStruct((1, 2, length, 64), jnp.bfloat16) for length in (tokens, keys))
+
+    def attend(query: jax.Array, key: jax.Array) -> jax.Array:
+        return attend_fused(query, key, key, is_causal=False, scale=None).astype(jnp.float32).sum()
+
+    run = jax.grad(attend) if learns else attend
+    try:
+        jax.eval_shape(run, query, key)
+        is_taken = True
+    except NotImplementedError:
+        is_taken = False
+    assert takes(query, key, mask=None, learns=learns) is is_taken
 
 
 def test_a_cpu_has_none() -> None:

@@ -50,3 +50,14 @@ def test_values_and_gradients_are_the_plain_ones(
     for one, other in zip(mine, theirs, strict=True):
         np.testing.assert_allclose(one, other, atol=tolerance * float(jnp.abs(other).max()))
         assert one.dtype == other.dtype
+
+
+def test_what_comes_in_bf16_gets_its_gradient_in_bf16() -> None:
+    """As with --mixed-precision bf16: elsewhere JAX adds other gradients of the same values to it."""
+    rng = np.random.default_rng(0)
+    shapes = ((2, 160, 192), (96, 192), (96,))
+    arrays = [jnp.asarray(rng.normal(size=shape), jnp.bfloat16) for shape in shapes]
+    for one, other in zip(differentiate(linear.linear, *arrays), differentiate(plain, *arrays), strict=True):
+        assert one.dtype == other.dtype == jnp.bfloat16
+        wide, expected = one.astype(jnp.float32), other.astype(jnp.float32)
+        np.testing.assert_allclose(wide, expected, atol=3e-2 * float(jnp.abs(expected).max()))
