@@ -2,7 +2,8 @@
 
 What the kernel does not take (fp32, masks, odd or wide heads, and odd lengths where a gradient is wanted) stays with
 plain XLA in attention.py, and so does all of it on GPUs older than Ampere or without cuDNN. Tests check the choice, how
-it is split, and the same call in XLA's implementation on a CPU; the kernel itself ran on an H200 (pipelines/docs/gpu.md).
+it is split, and the same call in XLA's implementation on a CPU; the kernel itself ran on an H200
+(pipelines/docs/gpu.md).
 """
 
 import contextlib
