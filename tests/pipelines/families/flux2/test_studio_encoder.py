@@ -90,12 +90,13 @@ def encoder_url(models_dir: Path, tmp_path: Path, wait_for: Callable[..., Any]) 
         if process.poll() is not None:
             pytest.fail(f"the encoder server ended: {(tmp_path / 'server.log').read_text()}")
         try:
-            return httpx.get(f"http://127.0.0.1:{port}/health", trust_env=False).is_success
+            return client.get("/health").is_success
         except httpx.TransportError:
             return False
 
     try:
-        wait_for("the encoder server to answer", answers, timeout_s=SERVER_DEADLINE_S)
+        with httpx.Client(base_url=f"http://127.0.0.1:{port}", trust_env=False) as client:
+            wait_for("the encoder server to answer", answers, timeout_s=SERVER_DEADLINE_S)
         yield f"http://127.0.0.1:{port}"
     finally:
         process.kill()
