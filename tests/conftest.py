@@ -71,6 +71,7 @@ CLIPS = Model(
 
 OLDEST = 2  # generation of Python's garbage collector, which is looked through in a full collection
 DEADLINE_S = 20.0
+SHORTEST_PAUSE_S, LONGEST_PAUSE_S = 0.01, 0.1
 START_DEADLINE_S = 120.0  # two interpreters and Gradio, on a machine that may be busy
 
 
@@ -143,12 +144,17 @@ def add_lora(settings: Settings) -> Callable[..., Path]:
 
 
 def wait_for(what: str, look: Callable[[], Any], *, timeout_s: float = DEADLINE_S) -> Any:
-    """What `look` returns as soon as it is true; fails with `what` at the deadline."""
+    """What `look` returns as soon as it is true; fails with `what` at the deadline.
+
+    Asking a studio costs both sides a few hundredths of a second: what lets one wait is asked for less and less often.
+    """
     deadline = time.monotonic() + timeout_s
+    pause_s = SHORTEST_PAUSE_S
     while not (found := look()):
         if time.monotonic() > deadline:
             pytest.fail(f"waited {timeout_s:.0f} s for {what}")
-        time.sleep(0.02)
+        time.sleep(pause_s)
+        pause_s = min(1.2 * pause_s, LONGEST_PAUSE_S)
     return found
 
 
