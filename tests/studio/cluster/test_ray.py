@@ -30,7 +30,7 @@ from studio.jobs import workers
 from studio.jobs.workers import WorkerState
 from studio.ray_ports import Ports
 from tests.compiling import COMPILE_FAST
-from tests.conftest import RunningStudio, find_free_port
+from tests.conftest import RunningStudio, find_free_port, wait_for
 from tests.forked_python import find_forked_python
 from tests.studio_processes import ROOT
 
@@ -190,11 +190,7 @@ def list_listening(pid: int) -> set[int]:
 
 
 def wait(what: str, look: Callable[[], Any], timeout_s: float = START_S) -> Any:
-    deadline = time.monotonic() + timeout_s
-    while not (found := look()):
-        assert time.monotonic() < deadline, f"waited {timeout_s:.0f} s in vain for {what}"
-        time.sleep(0.05)
-    return found
+    return wait_for(what, look, timeout_s=timeout_s)
 
 
 def wait_until_both_step(town: Town, ids: list[str]) -> None:
