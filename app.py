@@ -137,7 +137,7 @@ def create_app(
     os.environ.update(GRADIO_ANALYTICS_ENABLED="False", HF_HUB_DISABLE_TELEMETRY="1")  # read when gradio is imported
     import gradio as gr  # imported here: it takes two seconds, in which the worker already starts
 
-    from studio.ui import catalogues, first_script, login, manual, page, service_worker
+    from studio.ui import catalogues, first_script, loading_sign, login, manual, page, service_worker
 
     @asynccontextmanager
     async def work_in_the_background(_: FastAPI) -> AsyncGenerator[None]:
@@ -155,6 +155,7 @@ def create_app(
     app.include_router(catalogues.make_router(page.STATIC_URL))
     app.include_router(page.make_router())
     app.include_router(service_worker.make_router())
+    app.include_router(loading_sign.make_router())
     app.include_router(manual.make_router(page.STATIC_URL))
     app.mount(page.STATIC_URL, StaticFiles(directory=page.STATIC_DIR), name="static")
     blocks = page.build(app.state.studio)

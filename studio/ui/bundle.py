@@ -8,7 +8,7 @@ The files themselves are served as well, for the login page, the manual and test
 """
 
 import re
-from collections.abc import Callable, Iterable, Iterator
+from collections.abc import Callable, Iterable, Iterator, Mapping
 from functools import cache
 from pathlib import Path
 
@@ -65,7 +65,9 @@ def join_styles(files: Iterable[Path]) -> str:
     return "\n".join(file.read_text("utf-8") for file in files)
 
 
-def make_sender(make: Callable[[], str | bytes], media_type: str) -> Callable[[Request], Response]:
+def make_sender(
+    make: Callable[[], str | bytes], media_type: str, headers: Mapping[str, str] = FOR_EVER
+) -> Callable[[Request], Response]:
     """Returns a function that answers with what `make` makes, made and compressed once, when it is first asked for."""
 
     @cache
@@ -79,8 +81,8 @@ def make_sender(make: Callable[[], str | bytes], media_type: str) -> Callable[[R
 
     def send(request: Request) -> Response:
         if not takes_brotli(request.headers.get("accept-encoding", "")):
-            return Response(content(), media_type=media_type, headers=FOR_EVER)
-        return Response(compressed(), media_type=media_type, headers={**FOR_EVER, "Content-Encoding": "br"})
+            return Response(content(), media_type=media_type, headers=headers)
+        return Response(compressed(), media_type=media_type, headers={**headers, "Content-Encoding": "br"})
 
     return send
 

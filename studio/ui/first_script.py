@@ -18,35 +18,6 @@ THEME_SCRIPT = """
 })();
 """
 
-# Gradio's status tracker counts seconds frame by frame, and never stops if it is removed while counting, as the one
-# that covers a loading page always is: 4 % of a core for each open tab. Its module reads requestAnimationFrame once,
-# when it loads. This getter recognizes that module by its file, gives it a function that ends such a loop, and removes
-# itself: all other code gets the browser's own function.
-TRACKER_SCRIPT = """
-(() => {
-  const SHOWN = "[data-testid=status-tracker]:not(.hide)";
-  let next = window.requestAnimationFrame;
-  let isCounting = false;
-  const nextWhileShown = (draw) => {
-    if (isCounting && !document.querySelector(SHOWN)) return 0;
-    return next((now_ms) => {
-      isCounting = true;
-      try { draw(now_ms); } finally { isCounting = false; }
-    });
-  };
-  const define = (how) =>
-    Object.defineProperty(window, "requestAnimationFrame", { configurable: true, enumerable: true, ...how });
-  define({
-    get() {
-      if (!new Error().stack.includes("/statustracker-")) return next;
-      define({ value: next, writable: true });
-      return nextWhileShown;
-    },
-    set(value) { next = value; },
-  });
-})();
-"""
-
 # Gradio's scripts talk to the address that the server thinks it was asked at, which it cannot know behind a proxy that
 # is not trusted (api/middleware/auth.py). The browser knows: the page's own folder.
 ADDRESS_SCRIPT = """
@@ -100,7 +71,7 @@ _HEAD = b"<head>"
 _HEAD_ENDS = b"</head>"
 _APP = b"<gradio-app"  # all that Gradio's page shows
 _CONFIG = b"<script>window.gradio_config"  # 80 kB of JSON; Gradio's scripts and its style sheet come after it
-_SCRIPT = f"<script>{THEME_SCRIPT}{TRACKER_SCRIPT}{ADDRESS_SCRIPT}{EARLY_SCRIPT}</script>".encode()
+_SCRIPT = f"<script>{THEME_SCRIPT}{ADDRESS_SCRIPT}{EARLY_SCRIPT}</script>".encode()
 
 
 class FirstScript:

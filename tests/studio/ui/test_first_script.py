@@ -12,7 +12,7 @@ from starlette.routing import Route
 from starlette.testclient import TestClient
 
 from studio.ui import first_paint
-from studio.ui.first_script import ADDRESS_SCRIPT, EARLY_SCRIPT, THEME_SCRIPT, TRACKER_SCRIPT, FirstScript
+from studio.ui.first_script import ADDRESS_SCRIPT, EARLY_SCRIPT, THEME_SCRIPT, FirstScript
 
 PAGE = "<!doctype html><html><head><script>later()</script></head><body>ä <head></body></html>"
 
@@ -38,7 +38,7 @@ def client(tmp_path: Path) -> TestClient:
 
 def test_it_comes_before_every_other_script_and_once(client: TestClient) -> None:
     answer = client.get("/")
-    scripts = f"<script>{THEME_SCRIPT}{TRACKER_SCRIPT}{ADDRESS_SCRIPT}{EARLY_SCRIPT}</script>"
+    scripts = f"<script>{THEME_SCRIPT}{ADDRESS_SCRIPT}{EARLY_SCRIPT}</script>"
     assert answer.text == PAGE.replace("<head>", f"<head>{scripts}", 1)
     assert answer.headers["content-length"] == str(len(answer.content))
 
