@@ -20,7 +20,7 @@ from typing import Any
 
 import pytest
 
-from tests.browser.visitors import DESK, Visitors
+from tests.browser.visitors import DESK, OPEN_FOLD, TIMEOUT_MS, Visitors
 from tests.studio_processes import Process, fork_app, start_app
 
 playwright_api = pytest.importorskip("playwright.sync_api", reason="browser tests need `pip install playwright`")
@@ -141,12 +141,26 @@ def visitors(studio: Studio, browser: Any) -> Visitors:
     return Visitors(browser, studio.url)
 
 
+@pytest.fixture(scope="module")
+def _lent() -> list[tuple[Any, list[str]]]:
+    """The page that a file's tests share, if there is one, and what went wrong on it."""
+    return []
+
+
 @pytest.fixture
-def open_page(studio: Studio, visitors: Visitors) -> Iterator[Callable[..., Any]]:
-    """`open_page(viewport=…, color_scheme=…)` gives a page of a new visitor, with its controls filled and open."""
+def open_page(
+    request: pytest.FixtureRequest, studio: Studio, visitors: Visitors, _lent: list[tuple[Any, list[str]]]
+) -> Iterator[Callable[..., Any]]:
+    """`open_page(viewport=…, color_scheme=…)` gives a page of a new visitor, with its controls filled and open.
+
+    `address` is what comes after the studio's own address, as in a link.
+    """
     troubles: list[str] = []
+    if "shared_page" not in request.fixturenames:
+        _close(_lent)
 
     def open_page(
+        address: str = "",
         *,
         viewport: dict[str, int] = DESK,
         color_scheme: str = "dark",
@@ -155,17 +169,77 @@ def open_page(studio: Studio, visitors: Visitors) -> Iterator[Callable[..., Any]
     ) -> Any:
         page = visitors.open_page(viewport, color_scheme, reduced_motion)
         if watch:
-            page.on("request", lambda request: _note_foreign(request.url, studio.url, troubles))
-            page.on("pageerror", lambda error: troubles.append(f"script error: {error}"))
-            page.on("response", lambda answer: _note_failed(answer.status, answer.url, troubles))
-        page.goto(studio.url)
-        page.wait_for_selector("#lu-sizes [role=radio]")
-        page.wait_for_selector(".lu-engine[data-state=idle], .lu-engine[data-state=busy]")
+            _watch(page, studio.url, troubles)
+        _enter(page, f"{studio.url}/{address}")
         return page
 
     yield open_page
     visitors.leave()
     assert not troubles
+
+
+@pytest.fixture
+def shared_page(studio: Studio, browser: Any, _lent: list[tuple[Any, list[str]]]) -> Iterator[Any]:
+    """A page for tests that follow each other and leave it as they found it: nothing typed, chosen or open.
+
+    A view that shows, dialogs and messages are put away for them. Loading a page takes more of a processor than most of
+    what tests do with it; one that stays open would draw all that the next tests make, so it is closed for others.
+    """
+    if not _lent:
+        context = browser.new_context(viewport=DESK, color_scheme="dark", reduced_motion="reduce")
+        context.set_default_timeout(TIMEOUT_MS)
+        context.add_init_script(OPEN_FOLD)
+        page, troubles = context.new_page(), []
+        _watch(page, studio.url, troubles)
+        _enter(page, studio.url)
+        _lent.append((page, troubles))
+    (page, troubles), found = _lent[0], _lent[0][0].evaluate(LOOK_AT)
+    yield page
+    page.unroute_all(behavior="ignoreErrors")
+    page.evaluate(PUT_AWAY)
+    left = page.evaluate(LOOK_AT)
+    changed = {name: value for name, value in left.items() if name in found and value != found[name]}
+    if troubles or changed:
+        _close(_lent)  # the next test gets another page
+    assert not troubles
+    assert not changed, "a test that changes what a page shows asks for open_page"
+
+
+# Leaves what a test has looked at as somebody does who begins anew.
+PUT_AWAY = """() => {
+  for (const dialog of document.querySelectorAll("dialog[open]")) dialog.close();
+  document.getElementById("lu-toasts").replaceChildren();
+  location.hash = "#create";
+}"""
+# What everybody who opens the page finds in the same state: fields, switches, what is selected. Dialogs, an open output
+# and System fill their own fields whenever they are opened.
+LOOK_AT = """() => {
+  const found = { unselected: document.getElementById("lu-chosen")?.hidden ?? true };
+  for (const field of document.querySelectorAll("#studio :is(input, select, textarea)[id]"))
+    found[field.id] = ["checkbox", "radio"].includes(field.type) ? field.checked : field.value;
+  for (const toggle of document.querySelectorAll("#lu-gallery [id][aria-pressed], #lu-negative-toggle"))
+    found[toggle.id] = toggle.ariaPressed ?? toggle.ariaExpanded;
+  for (const one of document.querySelectorAll("dialog [id], #lu-detail [id], #lu-system [id]")) delete found[one.id];
+  return found;
+}"""
+
+
+def _close(lent: list[tuple[Any, list[str]]]) -> None:
+    while lent:
+        lent.pop()[0].context.close()
+
+
+def _watch(page: Any, url: str, troubles: list[str]) -> None:
+    page.on("request", lambda request: _note_foreign(request.url, url, troubles))
+    page.on("pageerror", lambda error: troubles.append(f"script error: {error}"))
+    page.on("response", lambda answer: _note_failed(answer.status, answer.url, troubles))
+
+
+def _enter(page: Any, address: str) -> None:
+    """Waits until the controls are filled."""
+    page.goto(address)
+    page.wait_for_selector("#lu-sizes [role=radio]")
+    page.wait_for_selector(".lu-engine[data-state=idle], .lu-engine[data-state=busy]")
 
 
 def _note_foreign(url: str, own: str, troubles: list[str]) -> None:

@@ -72,8 +72,8 @@ def _decode(image: Any) -> int:
     return image.evaluate("async (image) => { await image.decode(); return image.naturalWidth; }")
 
 
-def test_search_and_filters_narrow_the_wall(open_page: OpenPage, made: list[str], keep: Keep) -> None:
-    page = open_page()
+def test_search_and_filters_narrow_the_wall(shared_page: Any, made: list[str], keep: Keep) -> None:
+    page = shared_page
     tiles = _open_gallery(page)
     assert _decode(tiles.first.locator("img")) > 100
     keep(page, "gallery-dark")
@@ -94,6 +94,79 @@ def test_search_and_filters_narrow_the_wall(open_page: OpenPage, made: list[str]
     page.fill("#lu-gallery-to", "2020-01-01")
     page.locator("#lu-gallery-to").blur()
     expect(tiles).to_have_count(0)
+    page.locator("#lu-gallery-empty").get_by_role("button", name="Clear filters").click()
+    expect(tiles).to_have_count(3)
+
+
+def test_favourites_and_tags_are_kept(shared_page: Any, studio: Any, made: list[str]) -> None:
+    page = shared_page
+    tiles = _open_gallery(page)
+    tiles.nth(1).hover()
+    tiles.nth(1).get_by_role("button", name=f"Favourite: {PROMPTS[1]}").click()
+    expect(tiles.nth(1).locator(".lu-shot-favourite")).to_have_attribute("aria-pressed", "true")
+    page.click("#lu-gallery-favourite")
+    expect(tiles).to_have_count(1)
+    tiles.first.locator(".lu-shot-open").click()
+    page.get_by_label("Add tags, with commas").fill("Home, #noon")
+    page.keyboard.press("Enter")
+    expect(page.get_by_role("button", name="Remove the tag noon")).to_be_visible()
+    page.get_by_role("button", name="Remove the tag home").click()
+    expect(page.get_by_role("button", name="Remove the tag home")).to_have_count(0)
+    output = _call(studio, f"outputs/{made[1]}")
+    assert (output["favourite"], output["tags"]) == (True, ["noon"])
+    page.click("#lu-detail-favourite")
+    expect(page.locator("#lu-detail-favourite")).to_have_attribute("aria-pressed", "false")
+    page.keyboard.press("Escape")
+    page.click("#lu-gallery-favourite")
+    expect(tiles).to_have_count(3)
+
+
+def test_tags_that_are_refused_come_back_to_be_typed_on(shared_page: Any, made: list[str]) -> None:
+    page = shared_page
+    _open_gallery(page).first.locator(".lu-shot-open").click()
+    page.route(f"**/api/v1/outputs/{made[0]}", lambda route: route.abort())
+    tags = page.get_by_label("Add tags, with commas")
+    tags.fill("harbour")
+    page.keyboard.press("Enter")
+    expect(page.locator(TOASTS)).not_to_be_empty()
+    expect(tags).to_have_value("harbour")
+    tags.fill("")
+    page.keyboard.press("Escape")
+    expect(page.locator(DETAIL)).to_be_hidden()
+
+
+def test_the_keyboard_alone_is_enough(shared_page: Any, studio: Any, made: list[str]) -> None:
+    page = shared_page
+    page.locator(".lu-views [data-view=gallery]").press("Enter")
+    tiles = page.locator(TILE)
+    expect(tiles).to_have_count(3)
+    page.keyboard.press("ArrowRight")
+    expect(tiles.nth(0).locator(".lu-shot-open")).to_be_focused()
+    page.keyboard.press("ArrowRight")
+    page.keyboard.press("f")
+    expect(tiles.nth(1).locator(".lu-shot-favourite")).to_have_attribute("aria-pressed", "true")
+    page.keyboard.press("Delete")
+    expect(tiles).to_have_count(2)
+    expect(page.locator(TOASTS)).to_contain_text("1 output in the trash")
+    assert _call(studio, f"outputs/{made[1]}")["trashed_at"] is not None
+    page.locator(TOASTS).get_by_role("button", name="Undo").click()
+    expect(tiles).to_have_count(3)
+    expect(tiles.nth(1).locator(".lu-shot-open")).to_have_attribute("aria-label", PROMPTS[1])
+    assert _call(studio, f"outputs/{made[1]}")["trashed_at"] is None
+    tiles.nth(1).locator(".lu-shot-open").focus()
+    page.keyboard.press("Enter")
+    expect(page.locator(DETAIL)).to_be_visible()
+    page.keyboard.press("Escape")
+    expect(page.locator(DETAIL)).to_be_hidden()
+    expect(tiles.nth(1).locator(".lu-shot-open")).to_be_focused()
+    page.keyboard.press("x")
+    expect(page.locator("#lu-chosen")).to_contain_text("1 selected")
+    page.keyboard.press("Escape")
+    expect(page.locator("#lu-chosen")).to_be_hidden()
+    page.keyboard.press("/")
+    expect(page.locator("#lu-gallery-search")).to_be_focused()
+    page.keyboard.press("Escape")
+    expect(page.locator("#lu-prompt")).to_be_visible()
 
 
 def test_an_output_is_opened_and_its_settings_used_again(open_page: OpenPage, made: list[str], keep: Keep) -> None:
@@ -124,26 +197,6 @@ def test_an_output_is_opened_and_its_settings_used_again(open_page: OpenPage, ma
     expect(page.locator("#lu-prompt")).to_have_value(PROMPTS[0])
     expect(page.locator("#lu-steps-value")).to_have_value("1")
     expect(page.locator("#lu-seed")).to_have_value("0")
-
-
-def test_favourites_and_tags_are_kept(open_page: OpenPage, studio: Any, made: list[str]) -> None:
-    page = open_page()
-    tiles = _open_gallery(page)
-    tiles.nth(1).hover()
-    tiles.nth(1).get_by_role("button", name=f"Favourite: {PROMPTS[1]}").click()
-    expect(tiles.nth(1).locator(".lu-shot-favourite")).to_have_attribute("aria-pressed", "true")
-    page.click("#lu-gallery-favourite")
-    expect(tiles).to_have_count(1)
-    tiles.first.locator(".lu-shot-open").click()
-    page.get_by_label("Add tags, with commas").fill("Home, #noon")
-    page.keyboard.press("Enter")
-    expect(page.get_by_role("button", name="Remove the tag noon")).to_be_visible()
-    page.get_by_role("button", name="Remove the tag home").click()
-    expect(page.get_by_role("button", name="Remove the tag home")).to_have_count(0)
-    output = _call(studio, f"outputs/{made[1]}")
-    assert (output["favourite"], output["tags"]) == (True, ["noon"])
-    page.click("#lu-detail-favourite")
-    expect(page.locator("#lu-detail-favourite")).to_have_attribute("aria-pressed", "false")
 
 
 def test_what_is_typed_into_tags_survives_whatever_is_drawn_meanwhile(
@@ -186,51 +239,6 @@ def test_what_is_typed_into_tags_survives_whatever_is_drawn_meanwhile(
     assert _call(studio, f"outputs/{made[1]}")["tags"] == ["home", "noon"]
 
 
-def test_tags_that_are_refused_come_back_to_be_typed_on(open_page: OpenPage, made: list[str]) -> None:
-    page = open_page()
-    _open_gallery(page).first.locator(".lu-shot-open").click()
-    page.route(f"**/api/v1/outputs/{made[0]}", lambda route: route.abort())
-    tags = page.get_by_label("Add tags, with commas")
-    tags.fill("harbour")
-    page.keyboard.press("Enter")
-    expect(page.locator(TOASTS)).not_to_be_empty()
-    expect(tags).to_have_value("harbour")
-
-
-def test_the_keyboard_alone_is_enough(open_page: OpenPage, studio: Any, made: list[str]) -> None:
-    page = open_page()
-    page.locator(".lu-views [data-view=gallery]").press("Enter")
-    tiles = page.locator(TILE)
-    expect(tiles).to_have_count(3)
-    page.keyboard.press("ArrowRight")
-    expect(tiles.nth(0).locator(".lu-shot-open")).to_be_focused()
-    page.keyboard.press("ArrowRight")
-    page.keyboard.press("f")
-    expect(tiles.nth(1).locator(".lu-shot-favourite")).to_have_attribute("aria-pressed", "true")
-    page.keyboard.press("Delete")
-    expect(tiles).to_have_count(2)
-    expect(page.locator(TOASTS)).to_contain_text("1 output in the trash")
-    assert _call(studio, f"outputs/{made[1]}")["trashed_at"] is not None
-    page.locator(TOASTS).get_by_role("button", name="Undo").click()
-    expect(tiles).to_have_count(3)
-    expect(tiles.nth(1).locator(".lu-shot-open")).to_have_attribute("aria-label", PROMPTS[1])
-    assert _call(studio, f"outputs/{made[1]}")["trashed_at"] is None
-    tiles.nth(1).locator(".lu-shot-open").focus()
-    page.keyboard.press("Enter")
-    expect(page.locator(DETAIL)).to_be_visible()
-    page.keyboard.press("Escape")
-    expect(page.locator(DETAIL)).to_be_hidden()
-    expect(tiles.nth(1).locator(".lu-shot-open")).to_be_focused()
-    page.keyboard.press("x")
-    expect(page.locator("#lu-chosen")).to_contain_text("1 selected")
-    page.keyboard.press("Escape")
-    expect(page.locator("#lu-chosen")).to_be_hidden()
-    page.keyboard.press("/")
-    expect(page.locator("#lu-gallery-search")).to_be_focused()
-    page.keyboard.press("Escape")
-    expect(page.locator("#lu-prompt")).to_be_visible()
-
-
 def test_what_is_thrown_away_leaves_every_view_and_comes_back(
     open_page: OpenPage, studio: Any, made: list[str], keep: Keep
 ) -> None:
@@ -268,8 +276,8 @@ def test_what_is_thrown_away_leaves_every_view_and_comes_back(
     assert _call(studio, "outputs/filters")["trashed"] == 0
 
 
-def test_other_tabs_follow(open_page: OpenPage, made: list[str]) -> None:
-    page, other = open_page(), open_page()
+def test_other_tabs_follow(open_page: OpenPage, shared_page: Any, made: list[str]) -> None:
+    page, other = shared_page, open_page()
     tiles, theirs = _open_gallery(page), _open_gallery(other)
     tiles.first.locator(".lu-shot-favourite").click()
     expect(theirs.first.locator(".lu-shot-favourite")).to_have_attribute("aria-pressed", "true")
@@ -375,8 +383,8 @@ def test_of_a_batch_one_can_go(open_page: OpenPage, studio: Any, made: list[str]
     expect(page.locator(".lu-frame")).to_have_count(1)
 
 
-def test_several_are_selected_downloaded_and_thrown_away(open_page: OpenPage, made: list[str]) -> None:
-    page = open_page()
+def test_several_are_selected_downloaded_and_thrown_away(shared_page: Any, made: list[str]) -> None:
+    page = shared_page
     tiles = _open_gallery(page)
     tiles.nth(0).hover()
     tiles.nth(0).get_by_role("button", name=f"Select: {PROMPTS[2]}").click()
@@ -394,8 +402,8 @@ def test_several_are_selected_downloaded_and_thrown_away(open_page: OpenPage, ma
     expect(tiles).to_have_count(3)
 
 
-def test_several_are_tagged_at_once(open_page: OpenPage, studio: Any, made: list[str], keep: Keep) -> None:
-    page = open_page()
+def test_several_are_tagged_at_once(shared_page: Any, studio: Any, made: list[str], keep: Keep) -> None:
+    page = shared_page
     tiles = _open_gallery(page)
 
     def ask() -> Any:
@@ -418,10 +426,12 @@ def test_several_are_tagged_at_once(open_page: OpenPage, studio: Any, made: list
     keep(page, "gallery-tags")
     page.keyboard.press("Escape")
     expect(dialog).to_be_hidden()
+    page.keyboard.press("Escape")
+    expect(page.locator("#lu-chosen")).to_be_hidden()
 
 
-def test_two_are_compared_with_what_differs(open_page: OpenPage, made: list[str], keep: Keep) -> None:
-    page = open_page()
+def test_two_are_compared_with_what_differs(shared_page: Any, made: list[str], keep: Keep) -> None:
+    page = shared_page
     tiles = _open_gallery(page)
     for index in (0, 1):
         tiles.nth(index).click(modifiers=["Control"])
@@ -441,10 +451,12 @@ def test_two_are_compared_with_what_differs(open_page: OpenPage, made: list[str]
     page.keyboard.press("Escape")
     expect(page.locator("#lu-compare")).to_be_hidden()
     expect(page.locator("#lu-chosen")).to_contain_text("2 selected")
+    page.keyboard.press("Escape")
+    expect(page.locator("#lu-chosen")).to_be_hidden()
 
 
-def test_an_output_is_made_again_and_compared(open_page: OpenPage, made: list[str]) -> None:
-    page = open_page()
+def test_an_output_is_made_again_and_compared(shared_page: Any, made: list[str]) -> None:
+    page = shared_page
     _open_gallery(page).first.locator(".lu-shot-open").click()
     page.locator(DETAIL).get_by_role("button", name="Make again").click()
     page.locator(TOASTS).get_by_role("button", name="Compare").click()
@@ -454,8 +466,8 @@ def test_an_output_is_made_again_and_compared(open_page: OpenPage, made: list[st
     expect(page.locator("#lu-compare")).to_be_hidden()
 
 
-def test_what_is_made_meanwhile_appears(open_page: OpenPage, studio: Any, made: list[str]) -> None:
-    page = open_page()
+def test_what_is_made_meanwhile_appears(shared_page: Any, studio: Any, made: list[str]) -> None:
+    page = shared_page
     tiles = _open_gallery(page)
     _call(studio, "jobs", {"model": "demo-sdxl", "prompt": "A new one", "steps": 2})
     expect(tiles).to_have_count(4)
@@ -463,6 +475,8 @@ def test_what_is_made_meanwhile_appears(open_page: OpenPage, studio: Any, made: 
     _call(studio, "jobs", {"model": "demo-sdxl", "prompt": "Another one", "steps": 2})
     page.get_by_role("button", name="Show 1 new").click()
     expect(tiles).to_have_count(5)
+    page.keyboard.press("Escape")
+    expect(page.locator("#lu-chosen")).to_be_hidden()
 
 
 def test_the_gallery_on_a_phone(open_page: OpenPage, made: list[str], keep: Keep) -> None:

@@ -334,12 +334,13 @@ def test_the_size_follows_a_picture_until_somebody_chooses_and_what_is_cut_off_i
     page.get_by_role("radio", name="Black bars").click()
     expect(note).to_contain_text("Black bars fill 69 % of 1280 × 704")
     keep(page, "fit-pad-light")
+    page.click("#lu-sizes [data-key='832x480x33']")
     _make(page, "It moves, whole")
     expect(page.locator("video.lu-result")).to_be_visible(timeout=20_000)
     assert _read_newest(studio)["recipe"]["fit"] == "pad"
     page.get_by_role("button", name="Remove input picture 1").click()
     _give_picture(page, encode_picture("blue", size=(90, 160)))
-    expect(chosen).to_contain_text("1280 × 704")  # the person's own
+    expect(chosen).to_contain_text("832 × 480")  # the person's own
     page.reload()
     expect(note).to_contain_text("Black bars fill")
 

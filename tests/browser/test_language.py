@@ -63,10 +63,11 @@ READ = """(data) => {
 # Which words stood on the button, frame by frame, since before the page was there.
 WATCH = """
 window.seen = [];
+window.watches = true;
 const look = () => {
   const button = document.getElementById("lu-generate");
   if (button?.checkVisibility({ visibilityProperty: true })) window.seen.push(button.innerText);
-  requestAnimationFrame(look);
+  if (window.watches) requestAnimationFrame(look);
 };
 requestAnimationFrame(look);
 """
@@ -122,19 +123,45 @@ def _pack_marked() -> bytes:
     return catalogues.pack("zh", Language(tag="en", name="Brackets", messages=messages, server=server, shipped=shipped))
 
 
-@pytest.fixture
-def marked(studio: Any, browser: Any) -> Iterator[Any]:
-    context = browser.new_context(viewport={"width": 1440, "height": 900}, locale="zh-CN")
+@pytest.fixture(scope="module")
+def visitor(browser: Any) -> Any:
+    """A Chinese browser; all its pages find the scripts compiled."""
+    context = browser.new_context(viewport={"width": 1440, "height": 900}, locale="zh-CN", reduced_motion="reduce")
     context.set_default_timeout(15_000)
-    context.add_init_script("Object.defineProperty(navigator, 'languages', { get: () => ['zh-CN', 'en-US'] })")
     context.add_init_script(OPEN_FOLD)
-    context.route("**/text/zh.json", lambda route: route.fulfill(body=_pack_marked(), content_type="application/json"))
-    page = context.new_page()
+    return context
+
+
+def _enter(page: Any, studio: Any) -> Any:
     page.goto(studio.url)
     page.wait_for_selector("#lu-sizes [role=radio]")
     page.wait_for_selector(".lu-engine[data-state=idle]")
-    yield page
-    context.close()
+    return page
+
+
+@pytest.fixture
+def marked(studio: Any, visitor: Any) -> Iterator[Any]:
+    page = visitor.new_page()
+    page.add_init_script("Object.defineProperty(navigator, 'languages', { get: () => ['zh-CN', 'en-US'] })")
+    page.route("**/text/zh.json", lambda route: route.fulfill(body=_pack_marked(), content_type="application/json"))
+    yield _enter(page, studio)
+    page.close()
+
+
+@pytest.fixture(scope="module")
+def chinese_page(studio: Any, visitor: Any) -> Any:
+    page = visitor.new_page()
+    page.add_init_script(WATCH)
+    _enter(page, studio)
+    page.evaluate("window.watches = false")
+    return page
+
+
+@pytest.fixture
+def chinese(chinese_page: Any) -> Any:
+    """A page in Chinese that shows its first view; what else is on it, an earlier test may have put there."""
+    _show(chinese_page, "create")
+    return chinese_page
 
 
 def _list_data(studio: Any) -> list[str]:
@@ -260,44 +287,19 @@ def test_somebody_chooses_chinese_and_goes_back(open_page: OpenPage, keep: Keep)
     expect(page.locator("html")).to_have_attribute("lang", "en")
 
 
-def test_a_chinese_browser_never_shows_english_first(studio: Any, browser: Any) -> None:
-    context = browser.new_context(viewport={"width": 1440, "height": 900}, locale="zh-CN")
-    context.set_default_timeout(15_000)
-    context.add_init_script(WATCH)
-    page = context.new_page()
-    page.goto(studio.url)
-    page.wait_for_selector("#lu-sizes [role=radio]")
-    expect(page.locator("#lu-generate")).to_contain_text("生成")
-    seen = page.evaluate("window.seen")
+def test_a_chinese_browser_never_shows_english_first(chinese: Any) -> None:
+    expect(chinese.locator("#lu-generate")).to_contain_text("生成")
+    seen = chinese.evaluate("window.seen")
     assert seen and not any("Generate" in words for words in seen)
-    context.close()
 
 
-def test_what_the_server_says_is_told_in_chinese(studio: Any, browser: Any) -> None:
-    context = browser.new_context(viewport={"width": 1440, "height": 900}, locale="zh-CN")
-    context.set_default_timeout(15_000)
-    page = context.new_page()
-    page.goto(studio.url)
-    page.wait_for_selector("#lu-sizes [role=radio]")
-    _make(page, FAILING)
-    expect(page.locator("#lu-notice h2")).to_have_text("已按要求失败")
-    expect(page.locator(".lu-notice-advice")).to_contain_text("请换一条提示词")
-    page.click("#lu-fold summary")
-    page.fill("#lu-steps-value", "999")
-    _make(page, SAILBOAT)
-    expect(page.locator("[data-message=steps]")).to_contain_text("999 超出范围")
-    context.close()
-
-
-@pytest.fixture
-def chinese(studio: Any, browser: Any) -> Iterator[Any]:
-    context = browser.new_context(viewport={"width": 1440, "height": 900}, locale="zh-CN")
-    context.set_default_timeout(15_000)
-    page = context.new_page()
-    page.goto(studio.url)
-    page.wait_for_selector("#lu-sizes [role=radio]")
-    yield page
-    context.close()
+def test_what_the_server_says_is_told_in_chinese(chinese: Any) -> None:
+    _make(chinese, FAILING)
+    expect(chinese.locator("#lu-notice h2")).to_have_text("已按要求失败")
+    expect(chinese.locator(".lu-notice-advice")).to_contain_text("请换一条提示词")
+    chinese.fill("#lu-steps-value", "999")
+    _make(chinese, SAILBOAT)
+    expect(chinese.locator("[data-message=steps]")).to_contain_text("999 超出范围")
 
 
 def test_what_a_file_leaves_out_is_told_in_chinese(chinese: Any, keep: Keep) -> None:

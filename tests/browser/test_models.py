@@ -75,8 +75,8 @@ def open_models(page: Any) -> Any:
     return page.locator('[data-model="own-sdxl"]')
 
 
-def test_a_model_in_int8_says_so_in_system_and_where_it_is_chosen(open_page: OpenPage, keep: Keep) -> None:
-    page = open_page()
+def test_a_model_in_int8_says_so_in_system_and_where_it_is_chosen(shared_page: Any, keep: Keep) -> None:
+    page = shared_page
     expect(open_models(page)).to_contain_text("large matrices in int8")
     expect(page.locator('[data-model="demo-sdxl"]')).not_to_contain_text("int8")
     page.get_by_role("tab", name="Devices").click()
@@ -85,12 +85,13 @@ def test_a_model_in_int8_says_so_in_system_and_where_it_is_chosen(open_page: Ope
     page.get_by_role("link", name="Create").click()
     page.locator("#lu-model").select_option("own-sdxl")
     expect(page.locator("#lu-model-note")).to_contain_text("Its large matrices are in int8 here")
+    page.locator("#lu-model").select_option("demo-sdxl")
 
 
 def test_a_gated_model_is_downloaded_with_a_token_paused_resumed_and_deleted(
-    open_page: OpenPage, keep: Keep, hub: Hub
+    shared_page: Any, keep: Keep, hub: Hub
 ) -> None:
-    page = open_page()
+    page = shared_page
     card = open_models(page)
     expect(card).to_contain_text("Not on this machine")
     expect(card.get_by_role("link", name="OpenRAIL++-M")).to_have_attribute("href", f"https://huggingface.co/{REPO}")
@@ -114,7 +115,7 @@ def test_a_gated_model_is_downloaded_with_a_token_paused_resumed_and_deleted(
     hub.goes_on.set()
     expect(card).to_contain_text("26.2 MB on disk", timeout=30_000)
 
-    page.on("dialog", lambda dialog: dialog.accept())
+    page.once("dialog", lambda dialog: dialog.accept())
     card.get_by_role("button", name="Delete files").click()
     expect(card).to_contain_text("Not on this machine")
 
@@ -141,8 +142,8 @@ def test_a_checkpoint_that_is_dropped_becomes_the_chosen_model(
     keep(page, "models-dropped")
 
 
-def test_a_repository_is_added(open_page: OpenPage, hub: Hub) -> None:
-    page = open_page()
+def test_a_repository_is_added(shared_page: Any, hub: Hub) -> None:
+    page = shared_page
     open_models(page)
     page.get_by_label("Repository of the hub").fill("someone/nothing")
     page.get_by_role("button", name="Add", exact=True).click()
@@ -150,7 +151,7 @@ def test_a_repository_is_added(open_page: OpenPage, hub: Hub) -> None:
 
 
 def test_a_file_is_added_by_its_address_and_a_wrong_one_says_what_it_is(
-    open_page: OpenPage, keep: Keep, hub: Hub, tmp_path: Path
+    shared_page: Any, keep: Keep, hub: Hub, tmp_path: Path
 ) -> None:
     boats = write_header(tmp_path / "boats.safetensors", list_boats()).read_bytes()
     hub.files = {
@@ -159,7 +160,7 @@ def test_a_file_is_added_by_its_address_and_a_wrong_one_says_what_it_is(
         "words.safetensors": b"no weights, whatever its name says" * 99,
     }
     hub.accepted = None
-    page = open_page()
+    page = shared_page
     open_models(page)
     field, add = page.get_by_label("Repository of the hub"), page.get_by_role("button", name="Add", exact=True)
     field.fill(f"{REPO} words.safetensors")

@@ -118,9 +118,7 @@ def test_an_output_becomes_a_preset_that_travels_by_link(open_page: OpenPage, st
     assert (shared["title"], shared["tags"]) == (EVIL, ["tower", "night"])
     assert shared["thumbnail"].startswith("data:image/webp;base64,")
     for name, origin in (("self", "From a link, by Grace."), ("here", "Saved here, by Grace.")):
-        other = open_page()
-        other.goto("about:blank")
-        other.goto(links[name])
+        other = open_page(links[name].removeprefix(f"{studio.url}/"))
         expect(other.locator(NOTE)).to_contain_text(origin)
         expect(other.locator("#lu-origin-title")).to_have_text(EVIL)
         expect(other.locator("#lu-prompt")).to_have_value("A purple lighthouse")
@@ -158,11 +156,9 @@ def test_a_link_in_an_open_tab_is_opened_and_one_that_is_here_is_not_kept_twice(
     expect(page.locator("#lu-presets-count")).to_have_text(SHIPPED)
 
 
-def test_links_that_are_torn_or_gone_say_so(open_page: OpenPage, studio: Any) -> None:
-    page = open_page(watch=False)  # the gone preset is a 404
+def test_links_that_are_torn_or_gone_say_so(open_page: OpenPage) -> None:
     for link, message in (("#recipe=abc", "copy it again"), ("?preset=gone", "There is no preset 'gone'")):
-        page.goto("about:blank")
-        page.goto(f"{studio.url}/{link}")
+        page = open_page(link, watch=False)  # the gone preset is a 404
         expect(page.locator(NOTE)).to_contain_text(message)
         expect(page.locator("#lu-generate")).to_be_enabled()
 
@@ -180,8 +176,8 @@ def test_a_link_that_unpacks_to_megabytes_is_not_read(open_page: OpenPage, studi
     expect(page.locator(NOTE)).to_contain_text("copy it again")
 
 
-def test_files_are_imported_with_their_origin_and_refused_with_a_reason(open_page: OpenPage, keep: Keep) -> None:
-    page = open_page()
+def test_files_are_imported_with_their_origin_and_refused_with_a_reason(shared_page: Any, keep: Keep) -> None:
+    page = shared_page
     _open_gallery(page)
     _import(page, ("hers.json", _document(title=EVIL, description=EVIL)), ("bad.json", _document(code="import os")))
     expect(page.locator("#lu-presets-message")).to_contain_text("“bad.json”: code: is not a known field")
@@ -207,8 +203,8 @@ def test_files_are_imported_with_their_origin_and_refused_with_a_reason(open_pag
     expect(missing.get_by_role("button", name="Make it")).to_have_count(0)
     expect(page.locator("#lu-presets-export")).to_be_visible()
     keep(page, "presets-own-dark")
-    page.on("dialog", lambda dialog: dialog.accept())
     for count in (TWO_MORE, ONE_MORE, SHIPPED):
+        page.once("dialog", lambda dialog: dialog.accept())
         page.locator(CARD).first.get_by_role("button", name="Delete").click()
         expect(page.locator("#lu-presets-count")).to_have_text(count)
 
@@ -339,8 +335,8 @@ def test_a_phone_shows_both_views_without_scrolling_sideways(open_page: OpenPage
     assert page.evaluate("document.getElementById('studio').scrollWidth <= innerWidth")
 
 
-def test_the_keyboard_reaches_presets(open_page: OpenPage) -> None:
-    page = open_page()
+def test_the_keyboard_reaches_presets(shared_page: Any) -> None:
+    page = shared_page
     page.locator(".lu-views [data-view=presets]").press("Enter")
     expect(page.locator(CARD).first).to_be_visible()
     page.keyboard.press("/")

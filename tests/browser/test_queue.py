@@ -44,6 +44,16 @@ def line(studio: Any) -> list[str]:
     return [call(studio, "POST", "jobs", recipe)["id"] for recipe in recipes]
 
 
+@pytest.fixture
+def page_of_line(shared_page: Any, line: list[str]) -> Any:
+    """A page on which these jobs wait, and none of an earlier test."""
+    shared_page.wait_for_function(
+        "([items, ids]) => String([...document.querySelectorAll(items)].map(({ dataset }) => dataset.job)) === ids",
+        arg=[WAITING, ",".join(line)],
+    )
+    return shared_page
+
+
 def read_order(studio: Any) -> list[str]:
     jobs = call(studio, "GET", "jobs?state=queued")["jobs"]
     return [job["recipe"]["prompt"] for job in sorted(jobs, key=lambda job: job["position"])]
@@ -63,8 +73,8 @@ def choose(page: Any, item: Any, name: str) -> None:
     page.get_by_role("menuitem", name=name).click()
 
 
-def test_a_job_is_dragged_to_another_place(open_page: OpenPage, studio: Any, line: list[str], keep: Keep) -> None:
-    page = open_page()
+def test_a_job_is_dragged_to_another_place(page_of_line: Any, studio: Any, line: list[str], keep: Keep) -> None:
+    page = page_of_line
     items = page.locator(WAITING)
     expect(items).to_have_count(3)
     grip, target = items.nth(0).locator(".lu-queue-grip").bounding_box(), items.nth(2).bounding_box()
@@ -79,10 +89,8 @@ def test_a_job_is_dragged_to_another_place(open_page: OpenPage, studio: Any, lin
     expect(page.locator("#lu-queue-live")).to_have_text("Moved to 3 of 3: The first idea")
 
 
-def test_a_job_is_moved_with_the_keyboard_and_keeps_the_focus(
-    open_page: OpenPage, studio: Any, line: list[str]
-) -> None:
-    page = open_page()
+def test_a_job_is_moved_with_the_keyboard_and_keeps_the_focus(page_of_line: Any, studio: Any, line: list[str]) -> None:
+    page = page_of_line
     page.locator(WAITING).nth(2).locator(".lu-queue-open").focus()
     page.keyboard.press("Alt+ArrowUp")
     expect_order(page, studio, 1, 3, 2)
@@ -132,8 +140,8 @@ def _expect_the_queue_to_stay_folded(page: Any) -> None:
     expect(page.locator(WAITING)).to_have_count(8)
 
 
-def test_the_menu_of_a_job_works_without_a_mouse(open_page: OpenPage, studio: Any, line: list[str]) -> None:
-    page = open_page()
+def test_the_menu_of_a_job_works_without_a_mouse(page_of_line: Any, studio: Any, line: list[str]) -> None:
+    page = page_of_line
     grip = page.locator(WAITING).nth(2).locator(".lu-queue-grip")
     grip.focus()
     page.keyboard.press("Enter")
@@ -147,9 +155,9 @@ def test_the_menu_of_a_job_works_without_a_mouse(open_page: OpenPage, studio: An
 
 
 def test_a_waiting_job_is_edited_and_the_draft_comes_back(
-    open_page: OpenPage, studio: Any, line: list[str], keep: Keep
+    page_of_line: Any, studio: Any, line: list[str], keep: Keep
 ) -> None:
-    page = open_page()
+    page = page_of_line
     page.fill("#lu-prompt", "A draft")
     choose(page, page.locator(WAITING).nth(1), "Edit")
     expect(page.locator("#lu-prompt")).to_have_value(NAMES[1])
@@ -170,6 +178,7 @@ def test_a_waiting_job_is_edited_and_the_draft_comes_back(
     expect(page.locator(f"{WAITING} .lu-queue-prompt").nth(1)).to_have_text("A better idea")
     expect(page.locator("#lu-prompt")).to_have_value("A draft")
     assert call(studio, "GET", f"jobs/{line[1]}")["recipe"]["steps"] == 9
+    page.fill("#lu-prompt", "")
 
 
 def test_a_job_that_starts_while_it_is_edited_says_so(open_page: OpenPage, studio: Any, line: list[str]) -> None:
@@ -182,8 +191,8 @@ def test_a_job_that_starts_while_it_is_edited_says_so(open_page: OpenPage, studi
     expect(page.locator("#lu-prompt")).to_have_value(NAMES[0])
 
 
-def test_a_held_queue_says_so_and_goes_on(open_page: OpenPage, studio: Any, line: list[str], keep: Keep) -> None:
-    page = open_page()
+def test_a_held_queue_says_so_and_goes_on(page_of_line: Any, studio: Any, line: list[str], keep: Keep) -> None:
+    page = page_of_line
     expect(page.locator(WAITING).first).to_contain_text("Paused")
     keep(page, "queue-paused-dark")
     page.locator(".lu-queue-held").get_by_role("button", name="Resume").click()
@@ -193,8 +202,8 @@ def test_a_held_queue_says_so_and_goes_on(open_page: OpenPage, studio: Any, line
     assert call(studio, "GET", "queue")["is_paused"]
 
 
-def test_a_job_is_repeated_with_a_new_seed(open_page: OpenPage, studio: Any, line: list[str]) -> None:
-    page = open_page()
+def test_a_job_is_repeated_with_a_new_seed(page_of_line: Any, studio: Any, line: list[str]) -> None:
+    page = page_of_line
     choose(page, page.locator(WAITING).nth(0), "Duplicate")
     expect(page.locator(WAITING)).to_have_count(4)
     first, *_, last = sorted(call(studio, "GET", "jobs?state=queued")["jobs"], key=lambda job: job["position"])
@@ -202,10 +211,8 @@ def test_a_job_is_repeated_with_a_new_seed(open_page: OpenPage, studio: Any, lin
     assert first["recipe"]["seed"] != last["recipe"]["seed"]
 
 
-def test_what_waits_is_cancelled_at_once_and_the_list_cleared(
-    open_page: OpenPage, studio: Any, line: list[str]
-) -> None:
-    page = open_page()
+def test_what_waits_is_cancelled_at_once_and_the_list_cleared(page_of_line: Any, studio: Any, line: list[str]) -> None:
+    page = page_of_line
     page.get_by_role("button", name="More of the queue").click()
     page.get_by_role("menuitem", name="Cancel waiting jobs (3)").click()
     expect(page.locator("#lu-toasts")).to_contain_text("3 jobs cancelled")
@@ -222,8 +229,8 @@ def test_what_waits_is_cancelled_at_once_and_the_list_cleared(
     expect(page.locator(".lu-queue-item")).to_have_count(0)
 
 
-def test_all_that_failed_is_retried_at_once(open_page: OpenPage, studio: Any) -> None:
-    page = open_page()
+def test_all_that_failed_is_retried_at_once(shared_page: Any, studio: Any) -> None:
+    page = shared_page
     prompts = ["Fail please, at once", "A boat, then fail please"]
     for prompt in prompts:
         call(studio, "POST", "jobs", {"model": "demo-sdxl", "prompt": prompt, "steps": 2})
@@ -238,10 +245,10 @@ def test_all_that_failed_is_retried_at_once(open_page: OpenPage, studio: Any) ->
     expect(page.get_by_role("menuitem", name="Retry failed jobs")).to_have_count(0)
 
 
-def test_cancelling_all_asks_about_the_job_that_runs(open_page: OpenPage, studio: Any) -> None:
-    page = open_page()
+def test_cancelling_all_asks_about_the_job_that_runs(shared_page: Any, studio: Any) -> None:
+    page = shared_page
     asked: list[str] = []
-    page.on("dialog", lambda dialog: (asked.append(dialog.message), dialog.dismiss()))
+    page.once("dialog", lambda dialog: (asked.append(dialog.message), dialog.dismiss()))
     recipe = {"model": "demo-sdxl", "prompt": NAMES[0], "steps": 100}
     job = call(studio, "POST", "jobs", recipe)["id"]
     expect(page.locator(".lu-queue-item[data-state=running]")).to_be_visible()
@@ -284,8 +291,8 @@ def test_choices_and_seeds_are_counted_before_they_are_queued(open_page: OpenPag
     expect(page.locator("#lu-sweep")).to_be_hidden()
 
 
-def test_a_webhook_is_set_tried_and_removed(open_page: OpenPage, studio: Any, keep: Keep) -> None:
-    page = open_page()
+def test_a_webhook_is_set_tried_and_removed(shared_page: Any, studio: Any, keep: Keep) -> None:
+    page = shared_page
     page.get_by_role("button", name="More of the queue").click()
     page.get_by_role("menuitem", name="Webhook").click()
     address, save = page.locator("#lu-hook-url"), page.get_by_role("button", name="Save", exact=True)
