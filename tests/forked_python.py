@@ -28,7 +28,7 @@ from typing import Any, NoReturn
 
 from tests.places import ROOT
 
-# What they read while they are imported; a fork must not be told otherwise. PyTorch itself sets TORCHINDUCTOR_CACHE_DIR.
+# What they read while they are imported; a fork must not be told otherwise. TORCHINDUCTOR_CACHE_DIR is set by PyTorch.
 READ_BY_IMPORTS = (
     *("DIFFUSERS_", "HF_HOME", "HF_HUB_OFFLINE", "HF_ENDPOINT", "OMP_"),
     *("TORCH_", "TORCHDYNAMO_", "TRANSFORMERS_"),

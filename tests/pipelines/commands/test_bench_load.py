@@ -12,7 +12,7 @@ from pipelines.__main__ import main
 from pipelines.commands.bench.load_runner import check_room
 from pipelines.errors import LumeshError
 
-# Of host memory beyond the arrays, at its peak. Measured at 0.12 to 0.55 GB: 7.8 % of the size in bf16, 16.3 % in fp32,
+# Of host memory beyond the arrays, at its peak. Measured at 0.24 to 0.55 GB: 7.8 % of the size in bf16, 16.3 % in fp32,
 # the same within 4 MB from one load to the next. A second copy would be 100 % more in bf16, 50 % more in fp32.
 MOST_BEYOND = 0.2
 NOISE_MB = 20
