@@ -5,7 +5,9 @@ outside the program (a gated model, a damaged file) end with exit code 1 and one
 """
 
 import errno
+import functools
 import sys
+from typing import Any
 
 import typer
 from typer.main import get_command
@@ -72,12 +74,17 @@ app.add_typer(benches, name="bench")
 app.command("encoder-server")(encoder_server.serve)
 
 
+@functools.cache
+def build_group() -> Any:
+    """Builds all commands and their options, which takes as long as many a command."""
+    return get_command(app)
+
+
 def main(arguments: list[str] | None = None) -> int:
     """Runs one command and returns the exit code."""
-    command = get_command(app)
     try:
         words = translate_old_flags(sys.argv[1:] if arguments is None else arguments)
-        result = command.main(args=words, prog_name="python -m pipelines", standalone_mode=False)
+        result = build_group().main(args=words, prog_name="python -m pipelines", standalone_mode=False)
     except (RecipeError, MeshError) as error:
         return _fail(str(error), 2)
     except LumeshError as error:
@@ -109,8 +116,9 @@ def translate_old_flags(words: list[str]) -> list[str]:
     if not words or words[0] not in old_flags.COMMANDS:
         return words
     name, *arguments = words
-    own = get_command(app).commands[name]  # pyright: ignore[reportAttributeAccessIssue] - a group of commands
-    known = {flag.lstrip("-").replace("-", "_") for option in own.params for flag in option.opts}
+    known = {
+        flag.lstrip("-").replace("-", "_") for option in build_group().commands[name].params for flag in option.opts
+    }
     return [name, *_tell(old_flags.translate(name, arguments, known=known))]
 
 

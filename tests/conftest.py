@@ -50,7 +50,7 @@ from studio.worker.local_desk import LocalDesk
 from studio.worker.loop import Worker
 from studio.worker.resident import Resident
 from tests.forked_python import find_forked_python
-from tests.studio_processes import Process, fork_app, start_app
+from tests.studio_processes import START_DEADLINE_S, Process, fork_app, start_app
 
 pytest_plugins = ["tests.tiers", "tests.schedule"]
 collect_garbage_seldom()  # as every process of the studio's and of the commands'
@@ -72,7 +72,6 @@ CLIPS = Model(
 OLDEST = 2  # generation of Python's garbage collector, which is looked through in a full collection
 DEADLINE_S = 20.0
 SHORTEST_PAUSE_S, LONGEST_PAUSE_S = 0.01, 0.1
-START_DEADLINE_S = 120.0  # two interpreters and Gradio, on a machine that may be busy
 
 
 def pytest_collection_finish() -> None:

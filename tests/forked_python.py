@@ -28,8 +28,11 @@ from typing import Any, NoReturn
 
 from tests.places import ROOT
 
-# What they read while they are imported; a fork must not be told otherwise.
-READ_BY_IMPORTS = ("DIFFUSERS_", "HF_HOME", "HF_HUB_OFFLINE", "HF_ENDPOINT", "OMP_", "TORCH", "TRANSFORMERS_")
+# What they read while they are imported; a fork must not be told otherwise. TORCHINDUCTOR_CACHE_DIR is set by PyTorch.
+READ_BY_IMPORTS = (
+    *("DIFFUSERS_", "HF_HOME", "HF_HUB_OFFLINE", "HF_ENDPOINT", "OMP_"),
+    *("TORCH_", "TORCHDYNAMO_", "TRANSFORMERS_"),
+)
 MODULES = (
     "diffusers.pipelines.flux2.pipeline_flux2_klein",
     "diffusers.pipelines.stable_diffusion_xl.pipeline_stable_diffusion_xl",

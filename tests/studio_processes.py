@@ -19,6 +19,8 @@ from typing import Protocol
 from tests.forked_python import find_forked_python
 from tests.places import ROOT
 
+START_DEADLINE_S = 120.0  # two interpreters and Gradio, on a machine that may be busy
+
 _server = multiprocessing.get_context("forkserver")
 _server.set_forkserver_preload(["tests.imported_app"])
 
@@ -57,6 +59,12 @@ def start_app(flags: Sequence[str], log: Path, environment: Mapping[str, str] | 
 def fork_app(flags: Sequence[str], log: Path) -> Process:
     """The same in a process that has imported the app."""
     return ForkedApp(flags, log)
+
+
+def run_app(flags: Sequence[str], log: Path) -> tuple[int, str]:
+    """The exit code of a forked app that ends by itself, and what it says; `log` is a new file."""
+    code = fork_app(flags, log).wait(START_DEADLINE_S)
+    return code, log.read_text("utf-8")
 
 
 class ForkedApp:

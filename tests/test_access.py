@@ -13,22 +13,22 @@ import httpx
 from studio.access.users import Users
 from studio.database import open_database
 from tests.places import ROOT
+from tests.studio_processes import run_app
 
 PASSWORD = "lovelace-1815"
 Start = Callable[..., Any]
 
 
-def run_app(*arguments: str, typed: str = "") -> subprocess.CompletedProcess[str]:
-    command = [sys.executable, "app.py", *arguments]
-    return subprocess.run(command, cwd=ROOT, input=typed, capture_output=True, text=True, check=False)
-
-
 def test_with_users_people_log_in_and_out(start_studio: Start, tmp_path: Path) -> None:
-    folder = ("--data-dir", str(tmp_path))
-    added = run_app("users", "add", "ada", "--admin", "--password-stdin", *folder, typed=f"{PASSWORD}\n")
+    data_dir = tmp_path / "data"
+    folder = ("--data-dir", str(data_dir))
+    command = [sys.executable, "app.py", "users", "add", "ada", "--admin", "--password-stdin", *folder]
+    added = subprocess.run(command, cwd=ROOT, input=f"{PASSWORD}\n", capture_output=True, text=True, check=False)
     assert added.stdout == "ada can log in\n"
-    token = run_app("users", "token", "ada", *folder).stdout.strip()
-    studio = start_studio(tmp_path)
+    code, said = run_app(["users", "token", "ada", *folder], tmp_path / "token.log")
+    assert code == 0
+    token = said.strip()
+    studio = start_studio(data_dir)
     client = studio.client
 
     page = client.get("/", headers={"Accept": "text/html"})
@@ -63,13 +63,13 @@ def test_with_users_people_log_in_and_out(start_studio: Start, tmp_path: Path) -
     with client.stream("GET", "/api/v1/events?after=0", headers=bearer) as stream:
         lines = stream.iter_lines()
         assert next(lines) == "retry: 1000"
-        run_app("users", "remove", "ada", *folder)
+        assert run_app(["users", "remove", "ada", *folder], tmp_path / "remove.log")[0] == 0
         assert client.get("/api/v1/me", headers=bearer).status_code == 401
     printed = studio.stop()
-    logs = "".join(file.read_text("utf-8") for file in (tmp_path / "logs").iterdir())
+    logs = "".join(file.read_text("utf-8") for file in (data_dir / "logs").iterdir())
     for secret in (PASSWORD, "lovelace-1816", token, cookie):
         assert secret not in printed + logs
-    notes = [json.loads(line)["what"] for line in (tmp_path / "logs" / "audit.jsonl").read_text().splitlines()]
+    notes = [json.loads(line)["what"] for line in (data_dir / "logs" / "audit.jsonl").read_text().splitlines()]
     assert notes == ["users.add", "users.token", "login.failed", "login", "logout", "users.remove"]
 
 
@@ -182,11 +182,11 @@ def test_behind_a_proxy_its_header_says_who_asks(start_studio: Start) -> None:
 
 
 def test_nobody_opens_a_studio_to_others_by_accident(tmp_path: Path) -> None:
-    ran = run_app("--fake", "--host", "0.0.0.0", "--data-dir", str(tmp_path))
-    assert ran.returncode == 2
-    assert "other machines reach the studio" in ran.stderr
-    assert "--open" in ran.stderr
-    assert not (tmp_path / "logs").exists(), "no worker was started"
+    code, said = run_app(["--fake", "--host", "0.0.0.0", "--data-dir", str(tmp_path / "data")], tmp_path / "log")
+    assert code == 2
+    assert "other machines reach the studio" in said
+    assert "--open" in said
+    assert not (tmp_path / "data" / "logs").exists(), "no worker was started"
 
 
 def test_open_on_purpose_says_so_loudly_and_takes_any_name(start_studio: Start) -> None:

@@ -22,9 +22,8 @@ import app
 from studio.database import open_database
 from studio.library import uploads
 from studio.settings import Settings
-from tests.conftest import START_DEADLINE_S
 from tests.places import ROOT
-from tests.studio_processes import fork_app
+from tests.studio_processes import run_app
 
 Studio = Any  # conftest.RunningStudio
 Start = Callable[..., Studio]
@@ -32,9 +31,9 @@ Start = Callable[..., Studio]
 
 @pytest.fixture(scope="module")
 def studio(
-    start_command: Start, encode_picture: Callable[..., bytes], tmp_path_factory: pytest.TempPathFactory
+    start_studio: Start, encode_picture: Callable[..., bytes], tmp_path_factory: pytest.TempPathFactory
 ) -> Studio:
-    """One studio, started as people start it, for the tests that leave it running.
+    """One studio for the tests that leave it running.
 
     When it starts, there is a picture that nobody used in time.
     """
@@ -43,7 +42,7 @@ def studio(
         uploads.add(database, folder / "uploads", encode_picture(), owner="local")
         with database.write() as tx:
             tx.execute("UPDATE uploads SET created_at = 0")
-    return start_command(folder)
+    return start_studio(folder)
 
 
 def read_states(studio: Studio) -> dict[str, str]:
@@ -151,13 +150,8 @@ def test_the_database_is_not_served(studio: Studio) -> None:
         assert not studio.client.get(path).is_success
 
 
-def run_app(log: Path, *flags: str) -> tuple[int, str]:
-    """The exit code of an app that does not start, and what it says."""
-    return fork_app(flags, log).wait(START_DEADLINE_S), log.read_text("utf-8")
-
-
 def test_a_second_studio_on_the_same_data_is_refused(studio: Studio, tmp_path: Path) -> None:
-    code, said = run_app(tmp_path / "log", "--fake", "--data-dir", str(studio.data_dir), "--port", "1")
+    code, said = run_app(["--fake", "--data-dir", str(studio.data_dir), "--port", "1"], tmp_path / "log")
     assert code == 2
     assert f"Another Lumesh (process {studio.process.pid})" in said
     assert "Traceback" not in said
@@ -168,7 +162,7 @@ def test_a_port_that_is_taken_is_named(tmp_path: Path) -> None:
         taken.bind(("127.0.0.1", 0))
         taken.listen()
         port = str(taken.getsockname()[1])
-        code, said = run_app(tmp_path / "log", "--fake", "--data-dir", str(tmp_path), "--port", port)
+        code, said = run_app(["--fake", "--data-dir", str(tmp_path), "--port", port], tmp_path / "log")
     assert code == 2
     assert f"127.0.0.1:{port} cannot be used" in said
     assert not (tmp_path / "logs").exists(), "no worker was started"
@@ -335,7 +329,7 @@ def test_ctrl_c_ends_everything_quickly_and_quietly(start_command: Start) -> Non
 
 def test_a_text_encoder_of_an_unknown_model_is_named(tmp_path: Path) -> None:
     flags = ["--data-dir", str(tmp_path), "--text_encoder_url", "flux=http://127.0.0.1:8888"]
-    code, said = run_app(tmp_path / "log", *flags)
+    code, said = run_app(flags, tmp_path / "log")
     assert code == 2
     assert "There is no model 'flux'" in said
     assert not (tmp_path / "logs").exists(), "no worker was started"
@@ -373,18 +367,17 @@ def test_a_backup_of_a_running_studio_is_restored_into_another(start_studio: Sta
     running = studio.submit(steps=100)
     studio.wait_for_step(running, 1)
 
-    def run(command: str, data_dir: Path) -> subprocess.CompletedProcess[str]:
-        arguments = [sys.executable, "app.py", command, str(tmp_path / "backup.tar"), "--data-dir", str(data_dir)]
-        return subprocess.run(arguments, cwd=ROOT, capture_output=True, text=True, check=False)
-
-    written = run("backup", studio.data_dir)
+    file = str(tmp_path / "backup.tar")
+    command = [sys.executable, "app.py", "backup", file, "--data-dir", str(studio.data_dir)]
+    written = subprocess.run(command, cwd=ROOT, capture_output=True, text=True, check=False)
     assert (written.returncode, written.stderr) == (0, "")
-    refused = run("restore", studio.data_dir)
-    assert refused.returncode == 2
-    assert f"(process {studio.process.pid}) already uses" in refused.stderr
-    assert "Traceback" not in refused.stderr
+    code, said = run_app(["restore", file, "--data-dir", str(studio.data_dir)], tmp_path / "refused.log")
+    assert code == 2
+    assert f"(process {studio.process.pid}) already uses" in said
+    assert "Traceback" not in said
     studio.stop()
-    assert run("restore", tmp_path / "other").returncode == 0
+    code, said = run_app(["restore", file, "--data-dir", str(tmp_path / "other")], tmp_path / "restored.log")
+    assert code == 0, said
     other = start_studio(tmp_path / "other")
     assert other.client.get(url).content == picture
     assert other.read(f"jobs/{running}")["state"] == "interrupted"

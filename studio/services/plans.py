@@ -34,7 +34,6 @@ ROOT = Path(__file__).resolve().parents[2]
 DEFAULT_TOPOLOGY = "v6e-8"
 MODES = ("latency", "throughput")
 STOP_TIMEOUT_S = 5.0
-PLAN = (sys.executable, "-m", "pipelines", "plan")
 NICE = 10  # added to our own niceness: the worker's host thread and the pages come first
 
 log = logging.getLogger(__name__)
@@ -117,9 +116,9 @@ class Run:
 class Planner:
     """Starts, follows and cancels the planning process; remembers how the last one ended."""
 
-    def __init__(self, settings: Settings, *, command: Sequence[str] = PLAN) -> None:
+    def __init__(self, settings: Settings, *, command: Sequence[str] = ()) -> None:
         self._settings = settings
-        self._command = command
+        self._command = command or (sys.executable, "-m", "pipelines", "plan")
         self._lock = threading.Lock()
         self._last: Run | None = None
         self._process: subprocess.Popen[str] | None = None

@@ -1,6 +1,7 @@
 """`bench` and `bench swap`: every process they start runs and gives its figures; which figures is the machine's."""
 
 import json
+import shutil
 import subprocess
 import tempfile
 from collections.abc import Callable
@@ -11,6 +12,7 @@ from typing import Any
 import numpy as np
 import pytest
 import torch
+from diffusers import UNet2DConditionModel
 from jax.sharding import Mesh
 
 from pipelines.__main__ import main
@@ -33,12 +35,24 @@ from tests.places import ROOT
 Run = Callable[..., Any]
 
 
+@pytest.fixture(scope="module")
+def two_dir(short_dir: Path, tmp_path_factory: pytest.TempPathFactory) -> Path:
+    """A data directory with the model `tiny`, and with another one whose UNet has twice the channels."""
+    folder = tmp_path_factory.mktemp("two")
+    for name in ("tiny", "other"):
+        shutil.copytree(short_dir / "models" / "tiny", folder / "models" / name)
+    unet = folder / "models" / "other" / "unet"
+    config = json.loads((unet / "config.json").read_text("utf-8")) | {"block_out_channels": [64]}
+    UNet2DConditionModel.from_config(config).save_pretrained(unet)
+    return folder
+
+
 @pytest.fixture
-def run(data_dir: Path, capsys: pytest.CaptureFixture[str]) -> Run:
-    """Runs a command on the tests' data directory and reads its JSON."""
+def run(two_dir: Path, capsys: pytest.CaptureFixture[str]) -> Run:
+    """Runs a command on a data directory with two quick models and reads its JSON."""
 
     def run(*arguments: str) -> Any:
-        assert main([*arguments, "--mesh", "dp=1", "--json", "--data-dir", str(data_dir)]) == 0
+        assert main([*arguments, "--mesh", "dp=1", "--json", "--data-dir", str(two_dir)]) == 0
         return json.loads(capsys.readouterr().out)
 
     return run
@@ -50,8 +64,8 @@ def test_both_sides_are_measured_alike_on_random_weights_which_are_removed(
 ) -> None:
     monkeypatch.setattr(tempfile, "tempdir", str(tmp_path))
     flags = ("--size", "mid", "--vs", "diffusers", "--pictures", "1", "--num-inference-steps", "1")
-    found = run("bench", "--model", "sd-one", *flags)
-    assert (found["size"], found["recipe"]["model"], found["warning"]) == ("mid", "sd-one", "")
+    found = run("bench", "--model", "tiny", *flags)
+    assert (found["size"], found["recipe"]["model"], found["warning"]) == ("mid", "tiny", "")
     assert found["parameters"].keys() == {"text_encoder", "unet", "vae"}
     assert list(found["results"]) == ["lumesh, cold", "lumesh, cached", "diffusers"]
     assert found["results"]["lumesh, cold"]["compile_s"] > 0
@@ -153,10 +167,10 @@ print(np.abs(pictures[0] - pictures[1]).max(), torch._dynamo.utils.counters["sta
 """
 
 
-def test_diffusers_compiled_makes_the_same_picture(data_dir: Path) -> None:
+def test_diffusers_compiled_makes_the_same_picture(short_dir: Path) -> None:
     """Through torch.compile's own tracer, without its C++ or Triton code; torchax must not be in the process."""
     done = subprocess.run(
-        [find_forked_python(), "-c", COMPARE, data_dir / "models" / "sd-one"],
+        [find_forked_python(), "-c", COMPARE, short_dir / "models" / "tiny"],
         cwd=ROOT,
         capture_output=True,
         text=True,
@@ -169,7 +183,7 @@ def test_diffusers_compiled_makes_the_same_picture(data_dir: Path) -> None:
 
 @pytest.mark.usefixtures("fork_commands")
 def test_swaps_leave_nothing_on_the_devices_and_compile_only_in_the_first_round(run: Run) -> None:
-    models = ["sd-one", "tiny"]
+    models = ["tiny", "other"]
     turns = run("bench", "swap", *(f"--model={model}" for model in models), f"--swaps={2 * len(models)}")["swaps"]
     assert [turn["model"] for turn in turns] == 2 * models
     first, later = turns[: len(models)], turns[len(models) :]

@@ -353,10 +353,10 @@ def test_a_trace_of_the_making_is_written_and_people_are_told_where_to_look_at_i
     assert (read_picture(tmp_path / "traced.png") == generate(run, "--seed 7")).all()
 
 
-def test_a_process_of_its_own_prints_nothing_but_the_object(data_dir: Path, cache_dir: Path, tmp_path: Path) -> None:
+def test_a_process_of_its_own_prints_nothing_but_the_object(short_dir: Path, cache_dir: Path, tmp_path: Path) -> None:
     command = ["generate", "--model", "tiny", "--prompt", "a red boat", *SETTINGS.split(), "--seed", "7", "--json"]
     done = subprocess.run(
-        [sys.executable, "-m", "pipelines", *command, "--output", tmp_path / "a.png", "--data-dir", data_dir],
+        [sys.executable, "-m", "pipelines", *command, "--output", tmp_path / "a.png", "--data-dir", short_dir],
         cwd=ROOT,
         capture_output=True,
         text=True,

@@ -27,10 +27,10 @@ def run(capsys: pytest.CaptureFixture[str], *words: str | Path) -> list[dict[str
 
 
 def test_a_step_from_a_pack_is_not_compiled_and_learns(
-    data_dir: Path, tmp_path: Path, capsys: pytest.CaptureFixture[str]
+    short_dir: Path, tmp_path: Path, capsys: pytest.CaptureFixture[str]
 ) -> None:
     data = make(tmp_path / "zorb", count=2, side=64)
-    told = ["--data", data, "--data-dir", data_dir]
+    told = ["--data", data, "--data-dir", short_dir]
     pack = tmp_path / "steps.pack"
     (packed,) = run(capsys, "compile", "--train", *TRAINING, *told, "--topology", "cpu-8", "--output", pack)
     assert packed["programs"] == ["train 64x64 none 1"]
@@ -45,9 +45,9 @@ def test_a_step_from_a_pack_is_not_compiled_and_learns(
 
 
 def test_without_data_sizes_and_batch_are_given(
-    data_dir: Path, tmp_path: Path, capsys: pytest.CaptureFixture[str]
+    short_dir: Path, tmp_path: Path, capsys: pytest.CaptureFixture[str]
 ) -> None:
-    words = ["compile", "--train", *TRAINING, "--data-dir", str(data_dir), "--topology", "cpu-1"]
+    words = ["compile", "--train", *TRAINING, "--data-dir", str(short_dir), "--topology", "cpu-1"]
     assert main([*words, "--shape", "nonsense", "--output", str(tmp_path / "a.pack")]) == 2
     assert "nonsense is no size" in capsys.readouterr().err
     assert main([*words, "--global-batch-size", "3", "--accumulate", "3", "--mesh", "dp=2", "--topology", "cpu-8",

@@ -38,22 +38,24 @@ def quick(monkeypatch: pytest.MonkeyPatch, data_dir: Path, cache_dir: Path) -> N
 
 def test_every_program_is_timed_kept_for_plans_and_written_without_what_is_private(
     quick: None,
-    data_dir: Path,
+    short_dir: Path,
     tmp_path: Path,
     capsys: pytest.CaptureFixture[str],
 ) -> None:
-    file = tmp_path / "report.json"
-    line = f"doctor --measure --model tiny --mesh dp=1 --repeats 1 --report {file} --data-dir {data_dir}"
+    file, own_dir = tmp_path / "report.json", tmp_path / "data"
+    own_dir.mkdir()
+    (own_dir / "models").symlink_to(short_dir / "models")
+    line = f"doctor --measure --model tiny --mesh dp=1 --repeats 1 --report {file} --data-dir {own_dir}"
     assert main(line.split()) == 0
     text = capsys.readouterr().out
     assert "random weights" in text and f"Written to {file}" in text
-    found = {one.stage: one for one in measured.read(data_dir / "cache" / "plan")}
+    found = {one.stage: one for one in measured.read(own_dir / "cache" / "plan")}
     assert [*found] == STAGES and all(one.ms is not None and one.ms > 0 for one in found.values())
     assert {one.estimated_ms for one in found.values()} == {None}, "a CPU has no estimate"
     assert (found["denoise"].devices, found["denoise"].kind, found["denoise"].model) == (1, "cpu", "tiny")
     written = file.read_text("utf-8")
     assert [one["stage"] for one in json.loads(written)["measured"]] == STAGES
-    assert str(data_dir) not in written
+    assert str(own_dir) not in written
 
 
 @pytest.mark.parametrize("wrong", ["--model nothing", "--model tiny --shape 1x1"])

@@ -4,9 +4,8 @@ import itertools
 from typing import Any
 
 import pytest
-from typer.main import get_command
 
-from pipelines.__main__ import app, main
+from pipelines.__main__ import build_group, main
 from pipelines.commands import old_flags
 from pipelines.commands.old_flags import translate
 from pipelines.errors import RecipeError
@@ -47,13 +46,13 @@ NEEDED = {"generate": ["--model", "wan2.1-14b", "--prompt", "x"], "encode": ["--
 
 
 def know(command: str) -> set[str]:
-    options: Any = get_command(app)
+    options = build_group()
     return {flag.lstrip("-").replace("-", "_") for one in options.commands[command].params for flag in one.opts}
 
 
 def parse(command: str, arguments: list[str]) -> dict[str, Any]:
     """Reads the arguments as the command does, without running it."""
-    options: Any = get_command(app)
+    options = build_group()
     return (
         options.commands[command]
         .make_context(command, [*arguments], parent=options.make_context("x", ["models"]))

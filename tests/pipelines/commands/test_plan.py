@@ -75,7 +75,14 @@ def test_progress_for_scripts_is_one_object_a_line(plan: Callable[[str], Any]) -
 
 
 @pytest.mark.tpu_aot
-def test_a_plan_for_v6e_8_is_estimated_by_the_tpu_compiler(plan: Callable[[str], Any]) -> None:
+def test_a_plan_for_v6e_8_is_estimated_by_the_tpu_compiler(
+    plan: Callable[[str], Any], monkeypatch: pytest.MonkeyPatch
+) -> None:
+    made: list[planner.Plan] = []
+    make_plan = planner.make_plan
+    monkeypatch.setattr(
+        planner, "make_plan", lambda *args, **options: made.append(make_plan(*args, **options)) or made[-1]
+    )
     report = read_json(plan("--model tiny --topology v6e-8 --json"))
     assert (report["mesh"], report["chips"], report["source"]) == ("dp=2,sp=4", 8, "Estimated by the TPU compiler")
     assert report["placement"]["kind"] == "all"
@@ -85,6 +92,7 @@ def test_a_plan_for_v6e_8_is_estimated_by_the_tpu_compiler(plan: Callable[[str],
     total_ms = sum(denoise["estimated_parts_ms"][part] for part in ("compute", "attention", "exposed_collectives"))
     assert 0 < denoise["estimated_ms"] == pytest.approx(total_ms, abs=0.001)
     assert report["estimated_total_s"] > denoise["runs"] * denoise["estimated_ms"] / 1000
+    monkeypatch.setattr(planner, "make_plan", lambda *_args, **_options: made[-1])
     code, table, _ = plan("--model tiny --topology v6e-8")
     assert code == 0
     assert "Estimated by the TPU compiler, nothing was run" in table

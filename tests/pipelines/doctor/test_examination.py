@@ -20,7 +20,7 @@ FEW = ("rotary", "upsample", "flash", "splash", "collective permute")
 
 
 @pytest.fixture(autouse=True)
-def two_devices(monkeypatch: pytest.MonkeyPatch) -> Iterator[None]:
+def two_devices(fork_commands: None, monkeypatch: pytest.MonkeyPatch) -> Iterator[None]:
     """Two CPU devices for the processes that are started, and this process's own choice as it was."""
     monkeypatch.setenv("XLA_FLAGS", "--xla_force_host_platform_device_count=2 --xla_backend_optimization_level=0")
     monkeypatch.setenv("JAX_PLATFORMS", "cpu")

@@ -179,8 +179,10 @@ def test_the_examples_are_true(
 ) -> None:
     document = client.get("/api/openapi.json").json()
     makers = {"cat.png": encode_picture, "pixel-art.safetensors": encode_lora}
-    for example in TOLD:
-        real = story()
+    real = story()
+    for example in sorted(TOLD, key=lambda example: example.method != "GET"):  # first those that change nothing
+        if example.method != "GET":
+            real = story()
         answer = _send(client, example, real, makers)
         assert answer.is_success, f"{example.method} {example.url}: {answer.text[:300]}"
         operation = document["paths"][example.path][example.method.lower()]

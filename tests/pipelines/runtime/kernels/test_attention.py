@@ -169,9 +169,11 @@ def test_a_norm_of_the_queries_may_be_left_to_the_kernel_and_to_the_keys(mesh: s
     np.testing.assert_allclose(run(query, key, value), expected, atol=5e-6)
 
 
-@pytest.mark.parametrize("trades_heads", [True, False], ids=["heads traded", "keys gathered"])
-@pytest.mark.parametrize("mesh", ["sp=1", "sp=4", "dp=2,sp=2,tp=2"])
-@pytest.mark.parametrize("window", [0, 5, 40])
+@pytest.mark.parametrize(
+    ("mesh", "trades_heads"),
+    [("sp=1", True), ("sp=4", True), ("sp=4", False), ("dp=2,sp=2,tp=2", True), ("dp=2,sp=2,tp=2", False)],
+)
+@pytest.mark.parametrize("window", [0, 40])
 def test_a_window_goes_by_a_tokens_own_place_on_every_device(mesh: str, window: int, *, trades_heads: bool) -> None:
     axes = AttentionAxes(
         mesh=build_mesh(mesh), rows="dp", heads="tp", tokens="sp", trades_heads=trades_heads, interprets=True

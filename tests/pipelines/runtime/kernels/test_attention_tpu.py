@@ -45,12 +45,12 @@ def compile_attention(
 def test_long_attention_is_the_kernel_on_a_mesh(v6e_8: list[Any], width: int, *, trades_heads: bool) -> None:
     mesh = build_mesh("dp=2,sp=4", devices=v6e_8)
     axes = AttentionAxes(mesh=mesh, rows="dp", tokens="sp", trades_heads=trades_heads)
-    text = compile_attention(mesh, width=width, length=1100 * 4, axes=axes)
+    text = compile_attention(mesh, width=width, length=1100, axes=axes)
     assert KERNEL in text
     assert ("all-to-all" in text) == trades_heads
     assert ("all-gather" in text) != trades_heads
     assert KERNEL not in compile_attention(mesh, width=width, length=512, axes=axes)
-    assert KERNEL not in compile_attention(mesh, width=width, length=1100 * 4, axes=None)
+    assert KERNEL not in compile_attention(mesh, width=width, length=1100, axes=None)
 
 
 @pytest.mark.parametrize(
@@ -86,11 +86,10 @@ def test_a_window_is_compiled_wherever_queries_begin(v6e_8: list[Any], *, trades
     mesh = build_mesh("dp=2,sp=4", devices=v6e_8)
     axes = AttentionAxes(mesh=mesh, rows="dp", tokens="sp", trades_heads=trades_heads)
     x = jax.ShapeDtypeStruct((2, 8, 18_432, 128), jnp.bfloat16, sharding=NamedSharding(mesh, P("dp", None, "sp")))
-    attend = functools.partial(attend_long, scale=0.1, axes=axes)
-    texts = [
-        jax.jit(functools.partial(attend, window=window)).lower(x, x, x).compile().as_text() for window in (512, None)
-    ]
-    near, whole = (sum(int(flops) for flops in re.findall(r'"flops":"(\d+)"', text)) for text in texts)
+    attend = functools.partial(attend_long, scale=0.1, axes=axes, window=512)
+    text = jax.jit(attend).lower(x, x, x).compile().as_text()
+    near = sum(int(flops) for flops in re.findall(r'"flops":"(\d+)"', text))
+    whole = 4 * 2 * 8 * 18_432**2 * 128 / len(v6e_8)  # of the two products, a device
     assert 0 < near < 0.7 * whole
 
 
@@ -119,11 +118,11 @@ def test_the_smallest_vector_memory_has_room_to_turn_the_widest_tokens(v6e_8: li
     assert KERNEL in cut.lower(x, turn).compile().as_text()
 
 
-def test_a_gradient_has_room_where_as_many_keys_come_at_a_time_as_memory_is_counted_for(v6e_8: list[Any]) -> None:
+def test_where_a_gradient_is_wanted_as_many_keys_come_at_a_time_as_memory_is_counted_for(v6e_8: list[Any]) -> None:
     """The forward kernel took 0.4 MiB more than was counted, of 32 MiB, for 8128 tokens on v5p."""
     mesh = build_mesh("dp=1", devices=find_devices(find_topology("v5p-8"))[:1])
     x = jax.ShapeDtypeStruct((1, 1, 8128, 128), jnp.bfloat16, sharding=NamedSharding(mesh, P()))
     attend = functools.partial(attend_with_gradient, scale=1.0, mesh=mesh, rows=None, vmem_bytes=32 * 2**20)
-    learn = jax.grad(lambda *x: (attend(*x).astype(jnp.float32) ** 2).sum(), (0, 1, 2))
-    text = jax.jit(learn).lower(x, x, x).compile({"xla_tpu_scoped_vmem_limit_kib": str(32 * 1024)}).as_text()
-    assert "splash_mha_dkv" in str(text)
+    forward = jax.jit(lambda *x: jax.vjp(attend, *x))  # with what the backward kernel starts from
+    text = forward.lower(x, x, x).compile({"xla_tpu_scoped_vmem_limit_kib": str(32 * 1024)}).as_text()
+    assert "splash_mha_fwd_segmented_residuals" in str(text)

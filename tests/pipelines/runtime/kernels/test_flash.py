@@ -46,12 +46,14 @@ def attend_exactly(
 
 
 @pytest.mark.parametrize(
-    ("queries", "keys"),
-    [(128, 256), (5, 3), (140, 257), (17, 600)],
-    ids=["whole tiles", "less than one", "one key more", "several tiles"],
+    ("heads", "width", "queries", "keys"),
+    [
+        *((3, 64, *lengths) for lengths in ((128, 256), (5, 3), (140, 257), (17, 600))),
+        *((*heads, 140, 257) for heads in ((2, 64), (4, 64), (2, 128), (3, 8))),
+    ],
+    ids=["whole tiles", "less than one", "one key more", "several tiles", "a pair", "two pairs", "wide", "narrow"],
 )
-@pytest.mark.parametrize(("heads", "width"), [(2, 64), (3, 64), (4, 64), (2, 128), (3, 8)])
-def test_it_is_the_softmax_whatever_the_lengths(queries: int, keys: int, heads: int, width: int) -> None:
+def test_it_is_the_softmax_whatever_the_lengths_and_heads(heads: int, width: int, queries: int, keys: int) -> None:
     query, key, value = (draw(1, heads, length, width, seed=seed) for seed, length in enumerate((queries, keys, keys)))
     found = attend_in_tiles(query, key, value, scale=width**-0.5)
     np.testing.assert_allclose(found, attend_exactly(query, key, value, scale=width**-0.5), atol=2e-6)

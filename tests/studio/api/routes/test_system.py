@@ -154,6 +154,7 @@ def test_what_cannot_be_planned_is_told_by_field(client: TestClient, wanted: dic
     assert (answer.status_code, list(answer.json()["error"]["fields"])) == (422, [field])
 
 
+@pytest.mark.usefixtures("fork_commands")
 def test_a_plan_is_made_in_the_background_one_at_a_time_and_kept(
     client: TestClient, settings: Settings, wait_for: Callable[..., object]
 ) -> None:

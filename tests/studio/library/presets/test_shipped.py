@@ -63,10 +63,11 @@ def test_an_example_of_a_model_with_other_defaults_has_no_picture() -> None:
     assert not has_picture(model, replace(example, seed=None))
 
 
-@pytest.mark.model
+@pytest.mark.process
+@pytest.mark.usefixtures("fork_commands")
 def test_a_thumbnail_is_what_the_model_makes(tmp_path: Path) -> None:
     """After new weights: `python -m studio.library.presets redraw`."""
-    preset_id = next(iter(list_drawings()))
+    preset_id = next(name for name, drawing in list_drawings().items() if drawing.settings["model"] == "demo-flux2")
     assert main(["redraw", preset_id, "--to", str(tmp_path)]) == 0
     drawn, shipped = (
         np.asarray(Image.open(folder / f"{preset_id}.webp").convert("RGB"), dtype=float)
