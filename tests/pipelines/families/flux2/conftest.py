@@ -6,7 +6,7 @@ embedded guidance, and layers enough to run as scans. Eight heads, so that each 
 
 import json
 import shutil
-from collections.abc import Callable
+from collections.abc import Callable, Sequence
 from pathlib import Path
 from typing import Any
 
@@ -16,7 +16,7 @@ import pytest
 from pipelines.models.catalog import Catalog, load_catalog
 from pipelines.recipes.recipe import Recipe, read_recipe
 from pipelines.recipes.resolving import resolve
-from pipelines.stages import ignore_progress
+from pipelines.stages import STAGES, ignore_progress
 from tests.pipelines.made_loras import Pairs, merged_by_hand
 
 PROMPT = "a red boat"
@@ -75,14 +75,14 @@ def make_tokenizer(chat_template: str, *, length: int, padding_side: str) -> Any
     return tokenizer
 
 
-def make_transformer(*, guidance_embeds: bool, layers: int) -> Any:
+def make_transformer(*, guidance_embeds: bool, layers: int, single_layers: int) -> Any:
     import torch
     from diffusers import Flux2Transformer2DModel
 
     transformer = Flux2Transformer2DModel(
         in_channels=16,
         num_layers=layers,
-        num_single_layers=layers,
+        num_single_layers=single_layers,
         attention_head_dim=16,
         num_attention_heads=8,
         joint_attention_dim=len(OUT_LAYERS) * 32,
@@ -99,16 +99,17 @@ def make_transformer(*, guidance_embeds: bool, layers: int) -> Any:
     return transformer
 
 
-def make_vae() -> Any:
+def make_vae(*, layers: int = 0) -> Any:
+    """An autoencoder of three levels, each with so many blocks in the encoder, one more in the decoder."""
     import torch
     from diffusers import AutoencoderKLFlux2
 
-    channels = (8, 16, 16)
+    channels = (8, 16, 16) if layers else (8, 8, 8)
     vae = AutoencoderKLFlux2(
         down_block_types=("DownEncoderBlock2D",) * len(channels),
         up_block_types=("UpDecoderBlock2D",) * len(channels),
         block_out_channels=channels,
-        layers_per_block=1,
+        layers_per_block=layers,
         latent_channels=4,
         norm_num_groups=4,
         sample_size=SIDE,
@@ -138,7 +139,7 @@ def write_klein(folder: Path) -> None:
         vae=make_vae(),
         text_encoder=Qwen3ForCausalLM(Qwen3Config(**TEXT_SIZES, max_position_embeddings=TOKENIZER_LIMIT["klein"])),
         tokenizer=make_tokenizer(KLEIN_CHAT, length=TOKENIZER_LIMIT["klein"], padding_side="right"),
-        transformer=make_transformer(guidance_embeds=False, layers=2),
+        transformer=make_transformer(guidance_embeds=False, layers=1, single_layers=2),
     ).save_pretrained(folder)
 
 
@@ -164,7 +165,7 @@ def write_dev(folder: Path) -> None:
         vae=make_vae(),
         text_encoder=Mistral3ForConditionalGeneration(config),
         tokenizer=make_tokenizer(DEV_CHAT, length=TOKENIZER_LIMIT["dev"], padding_side="left"),
-        transformer=make_transformer(guidance_embeds=True, layers=5),
+        transformer=make_transformer(guidance_embeds=True, layers=5, single_layers=5),
     ).save_pretrained(folder)
 
 
@@ -189,16 +190,16 @@ def flux2_catalog(models_dir: Path) -> Catalog:
 
 @pytest.fixture(scope="session")
 def load_flux2(flux2_catalog: Catalog, cache_dir: Path) -> Callable[..., Any]:
-    """Loads a checkpoint on a mesh, once each."""
+    """Loads a checkpoint on a mesh, once each, with all stages or some."""
     from pipelines.registry import load
 
-    loaded: dict[tuple[str, str], Any] = {}
+    loaded: dict[tuple[Any, ...], Any] = {}
 
-    def load_once(model_id: str = "klein", mesh: str = SINGLE) -> Any:
-        key = (model_id, mesh)
+    def load_once(model_id: str = "klein", mesh: str = SINGLE, stages: Sequence[str] = STAGES) -> Any:
+        key = (model_id, mesh, stages)
         if key not in loaded:
             model = flux2_catalog.get(model_id)
-            loaded[key] = load(model, mesh=mesh, cache_dir=cache_dir, on_progress=ignore_progress)
+            loaded[key] = load(model, mesh=mesh, cache_dir=cache_dir, on_progress=ignore_progress, stages=stages)
         return loaded[key]
 
     return load_once
