@@ -1,4 +1,4 @@
-"""The way to latents and no further: for tests that are not about the autoencoder."""
+"""The way to latents and no further, or to weights: for tests that are not about what comes after."""
 
 from typing import Any
 
@@ -28,3 +28,13 @@ def denoise(family: Any, recipe: Recipe) -> np.ndarray:
     warm(family, recipe)
     family.apply_loras(recipe.loras, on_progress=ignore_progress)
     return np.asarray(family.denoise(recipe, family.encode(recipe), on_progress=ignore_progress))
+
+
+def assert_same_weights(family: Any, expected: Any) -> None:
+    """Two loaded families have the same weights to the bit."""
+    assert family.parts.weights.keys() == expected.parts.weights.keys()
+    for component, own in expected.parts.weights.items():
+        found = family.parts.weights[component]
+        assert found.keys() == own.keys()
+        for name, array in own.items():
+            np.testing.assert_array_equal(found[name], array, f"{component}.{name}", strict=True)

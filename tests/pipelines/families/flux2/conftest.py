@@ -99,17 +99,16 @@ def make_transformer(*, guidance_embeds: bool, layers: int, single_layers: int) 
     return transformer
 
 
-def make_vae(*, layers: int = 0) -> Any:
-    """An autoencoder of three levels, each with so many blocks in the encoder, one more in the decoder."""
+def make_vae() -> Any:
     import torch
     from diffusers import AutoencoderKLFlux2
 
-    channels = (8, 16, 16) if layers else (8, 8, 8)
+    channels = (8, 16, 16)
     vae = AutoencoderKLFlux2(
         down_block_types=("DownEncoderBlock2D",) * len(channels),
         up_block_types=("UpDecoderBlock2D",) * len(channels),
         block_out_channels=channels,
-        layers_per_block=layers,
+        layers_per_block=1,
         latent_channels=4,
         norm_num_groups=4,
         sample_size=SIDE,

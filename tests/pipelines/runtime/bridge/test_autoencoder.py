@@ -37,7 +37,7 @@ def decode(vae: Any, latents: Any) -> Any:
 )
 def test_pictures_over_a_mesh_are_diffusers_own(run: Any, part: str, shape: tuple[int, ...]) -> None:
     torch.manual_seed(0)
-    vae = make_vae(layers=1).eval()
+    vae = make_vae().eval()
     inputs = torch.randn(shape, generator=torch.Generator().manual_seed(1))
     with torch.no_grad():
         expected = run(vae, inputs).numpy()
