@@ -75,14 +75,14 @@ def make_tokenizer(chat_template: str, *, length: int, padding_side: str) -> Any
     return tokenizer
 
 
-def make_transformer(*, guidance_embeds: bool, layers: int, single_layers: int) -> Any:
+def make_transformer(*, guidance_embeds: bool, layers: int) -> Any:
     import torch
     from diffusers import Flux2Transformer2DModel
 
     transformer = Flux2Transformer2DModel(
         in_channels=16,
         num_layers=layers,
-        num_single_layers=single_layers,
+        num_single_layers=layers,
         attention_head_dim=16,
         num_attention_heads=8,
         joint_attention_dim=len(OUT_LAYERS) * 32,
@@ -138,7 +138,7 @@ def write_klein(folder: Path) -> None:
         vae=make_vae(),
         text_encoder=Qwen3ForCausalLM(Qwen3Config(**TEXT_SIZES, max_position_embeddings=TOKENIZER_LIMIT["klein"])),
         tokenizer=make_tokenizer(KLEIN_CHAT, length=TOKENIZER_LIMIT["klein"], padding_side="right"),
-        transformer=make_transformer(guidance_embeds=False, layers=1, single_layers=2),
+        transformer=make_transformer(guidance_embeds=False, layers=2),
     ).save_pretrained(folder)
 
 
@@ -164,7 +164,7 @@ def write_dev(folder: Path) -> None:
         vae=make_vae(),
         text_encoder=Mistral3ForConditionalGeneration(config),
         tokenizer=make_tokenizer(DEV_CHAT, length=TOKENIZER_LIMIT["dev"], padding_side="left"),
-        transformer=make_transformer(guidance_embeds=True, layers=5, single_layers=5),
+        transformer=make_transformer(guidance_embeds=True, layers=5),
     ).save_pretrained(folder)
 
 
