@@ -6,7 +6,7 @@ embedded guidance, and layers enough to run as scans. Eight heads, so that each 
 
 import json
 import shutil
-from collections.abc import Callable
+from collections.abc import Callable, Sequence
 from pathlib import Path
 from typing import Any
 
@@ -16,7 +16,7 @@ import pytest
 from pipelines.models.catalog import Catalog, load_catalog
 from pipelines.recipes.recipe import Recipe, read_recipe
 from pipelines.recipes.resolving import resolve
-from pipelines.stages import ignore_progress
+from pipelines.stages import STAGES, ignore_progress
 from tests.pipelines.made_loras import Pairs, merged_by_hand
 
 PROMPT = "a red boat"
@@ -189,16 +189,16 @@ def flux2_catalog(models_dir: Path) -> Catalog:
 
 @pytest.fixture(scope="session")
 def load_flux2(flux2_catalog: Catalog, cache_dir: Path) -> Callable[..., Any]:
-    """Loads a checkpoint on a mesh, once each."""
+    """Loads a checkpoint on a mesh, once each, with all stages or some."""
     from pipelines.registry import load
 
-    loaded: dict[tuple[str, str], Any] = {}
+    loaded: dict[tuple[Any, ...], Any] = {}
 
-    def load_once(model_id: str = "klein", mesh: str = SINGLE) -> Any:
-        key = (model_id, mesh)
+    def load_once(model_id: str = "klein", mesh: str = SINGLE, stages: Sequence[str] = STAGES) -> Any:
+        key = (model_id, mesh, stages)
         if key not in loaded:
             model = flux2_catalog.get(model_id)
-            loaded[key] = load(model, mesh=mesh, cache_dir=cache_dir, on_progress=ignore_progress)
+            loaded[key] = load(model, mesh=mesh, cache_dir=cache_dir, on_progress=ignore_progress, stages=stages)
         return loaded[key]
 
     return load_once

@@ -1,4 +1,4 @@
-"""The whole way of a picture as on TPU, its attention through the kernel, interpreted here, gives the same picture."""
+"""Latents of a picture with attention as on TPU, through the kernel, interpreted here, are those of plain attention."""
 
 from collections.abc import Callable
 from contextlib import AbstractContextManager
@@ -8,11 +8,11 @@ from typing import Any
 import pytest
 
 from pipelines.families.flux2 import sharding
-from pipelines.generate import uses_cfg
 from pipelines.models.catalog import Catalog
 from pipelines.recipes.recipe import Recipe
 from pipelines.registry import load
 from pipelines.stages import ignore_progress
+from tests.pipelines.denoising import TO_LATENTS, warm
 
 
 @pytest.mark.parametrize(
@@ -30,8 +30,9 @@ def test_attention_by_the_kernel_is_xlas_own(  # noqa: PLR0917 - fixtures
 ) -> None:
     recipe = draw_recipe(steps=2)
     with interpret_attention(sharding) as kernels:
-        family = load(flux2_catalog.get("klein"), mesh=mesh, cache_dir=cache_dir, on_progress=ignore_progress)
-        shape = recipe.parsed_shape
-        family.warm(shape, batch_size=1, uses_cfg=uses_cfg(recipe), on_progress=ignore_progress)
+        family = load(
+            flux2_catalog.get("klein"), mesh=mesh, cache_dir=cache_dir, on_progress=ignore_progress, stages=TO_LATENTS
+        )
+        warm(family, recipe)
     assert kernels == {"flash_attention"}
     assert_same_output(family, load_flux2("klein"), recipe)

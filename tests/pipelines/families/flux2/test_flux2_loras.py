@@ -9,6 +9,7 @@ import pytest
 from pipelines.families.flux2.loras import spell
 from pipelines.generate import generate
 from pipelines.recipes.recipe import Recipe
+from tests.pipelines.denoising import TO_LATENTS
 from tests.pipelines.made_loras import RANK, Pairs, draw_pairs, read_deltas, save_tensors, write_kohya, write_peft
 
 MAX_DIFFERENCE = 2
@@ -53,17 +54,17 @@ def test_the_picture_is_that_of_merged_weights_in_diffusers(
     assert (generate(family, draw_recipe(model=model)).pixels == plain).all()
 
 
-@pytest.mark.parametrize("place", [("klein", "tp=8"), ("dev", "tp=4")])
+@pytest.mark.parametrize("place", [("klein", "tp=8"), ("dev", "tp=4", TO_LATENTS)], ids=["klein", "dev"])
 def test_packed_projections_are_dealt_out_with_their_updates(
     load: Callable[..., Any],
     pairs_of: Callable[[str], Pairs],
     draw_recipe: Callable[..., Recipe],
     assert_same_output: Callable[[Any, Any, Recipe], None],
-    place: tuple[str, str],
+    place: tuple[Any, ...],
 ) -> None:
-    model, mesh = place
+    model = place[0]
     assert pairs_of(model)
-    assert_same_output(load(model, mesh), load(model), draw_recipe(model=model, loras=[{"ref": model}]))
+    assert_same_output(load(*place), load(model), draw_recipe(model=model, loras=[{"ref": model}]))
 
 
 def read(family: Any, ref: str) -> dict[str, np.ndarray]:

@@ -20,27 +20,29 @@ from pipelines.registry import describe_parts
 from pipelines.runtime.devices.mesh import AXES, build_mesh
 from pipelines.runtime.devices.sharding import apply_rules
 from pipelines.runtime.programs.compiled import lower
+from tests.pipelines.denoising import TO_LATENTS
 
 
 @pytest.mark.parametrize(
-    ("model", "mesh", "batch_size"),
+    ("place", "batch_size"),
     [
-        ("dev", "tp=4", 1),
-        ("klein", "tp=8", 1),
-        ("klein", "dp=2,sp=4", 1),
-        ("dev", "dp=2,sp=2,tp=2", 1),
-        pytest.param("distilled", "dp=8", 8, id="a picture a device"),
+        (("dev", "tp=4", TO_LATENTS), 1),
+        (("klein", "tp=8"), 1),
+        (("klein", "dp=2,sp=4"), 1),
+        (("dev", "dp=2,sp=2,tp=2"), 1),
+        pytest.param(("distilled", "dp=8"), 8, id="a picture a device"),
     ],
+    ids=lambda value: " ".join(map(str, value[:2])) if isinstance(value, tuple) else None,
 )
-def test_a_mesh_gives_the_picture_of_one_device(  # noqa: PLR0917 - fixtures
+def test_a_mesh_gives_the_picture_of_one_device(
     load_flux2: Callable[..., Any],
     draw_recipe: Callable[..., Recipe],
     assert_same_output: Callable[[Any, Any, Recipe], None],
-    model: str,
-    mesh: str,
+    place: tuple[Any, ...],
     batch_size: int,
 ) -> None:
-    assert_same_output(load_flux2(model, mesh), load_flux2(model), draw_recipe(model=model, batch_size=batch_size))
+    model = place[0]
+    assert_same_output(load_flux2(*place), load_flux2(model), draw_recipe(model=model, batch_size=batch_size))
 
 
 @pytest.mark.parametrize(
@@ -92,11 +94,11 @@ def test_every_device_holds_its_part_of_each_packed_block(load_flux2: Callable[.
     assert (np.asarray(split[name].addressable_shards[1].data) == np.concatenate(expected)).all()
 
 
-@pytest.mark.parametrize(("model", "mesh"), [("klein", "tp=8"), ("dev", "tp=4")])
+@pytest.mark.parametrize("place", [("klein", "tp=8"), ("dev", "tp=4", TO_LATENTS)], ids=["klein", "dev"])
 def test_a_step_on_tp_gathers_and_sums_each_branch_and_moves_nothing_else(
-    load_flux2: Callable[..., Any], model: str, mesh: str
+    load_flux2: Callable[..., Any], place: tuple[Any, ...]
 ) -> None:
-    family = load_flux2(model, mesh)
+    family = load_flux2(*place)
     layout = lay_out(family.parts, family.model.default_shape, batch_size=1, uses_cfg=True)
     (program,) = (one for one in list_programs(family.parts, layout) if one.key == layout.denoise_key)
     text = lower(program).compile().as_text()

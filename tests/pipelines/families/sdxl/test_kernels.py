@@ -11,7 +11,6 @@ import numpy as np
 from jax.sharding import PartitionSpec as P
 
 from pipelines.families.unet import programs, sharding
-from pipelines.generate import uses_cfg
 from pipelines.recipes.recipe import Recipe
 from pipelines.registry import load
 from pipelines.runtime.devices.mesh import build_mesh
@@ -19,6 +18,7 @@ from pipelines.runtime.kernels.conv3x3 import FLAT_NDIM
 from pipelines.runtime.kernels.convolution import PictureAxes, list_plain_convolutions
 from pipelines.runtime.weights.components import load_component
 from pipelines.stages import ignore_progress
+from tests.pipelines.denoising import TO_LATENTS, warm
 
 MAX_RELATIVE_ERROR = 0.02  # weights and products are of bf16
 
@@ -71,11 +71,12 @@ def test_attention_by_the_kernel_is_xlas_own(
     interpret_attention: Callable[[Any], AbstractContextManager[set[str]]],
     cache_dir: Path,
 ) -> None:
-    """The whole way of a picture, on eight chips' own mesh: keys and values gathered for a device's own rows."""
+    """The whole way to latents, on eight chips' own mesh: keys and values gathered for a device's own rows."""
     recipe = draw_recipe(steps=2)
     with interpret_attention(programs) as kernels:
-        split = load(family.model, mesh="dp=2,sp=4", cache_dir=cache_dir, on_progress=ignore_progress)
-        shape = recipe.parsed_shape
-        split.warm(shape, batch_size=1, uses_cfg=uses_cfg(recipe), on_progress=ignore_progress)
+        split = load(
+            family.model, mesh="dp=2,sp=4", cache_dir=cache_dir, on_progress=ignore_progress, stages=TO_LATENTS
+        )
+        warm(split, recipe)
     assert kernels == {"flash_attention"}
     assert_same_output(split, family, recipe)

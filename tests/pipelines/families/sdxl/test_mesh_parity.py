@@ -15,27 +15,30 @@ from pipelines.models.catalog import load_catalog
 from pipelines.recipes.recipe import Recipe
 from pipelines.registry import choose_sizes_for, describe_parts
 from pipelines.runtime.devices.mesh import build_mesh
+from tests.pipelines.denoising import TO_LATENTS
+
+SLICES: dict[str, Any] = {"mesh": "dp=2,tp=4", "stages": TO_LATENTS}
 
 
 @pytest.mark.parametrize(
-    ("mesh", "fields"),
+    ("place", "fields"),
     [
-        pytest.param("dp=2,sp=4", {}, id="guidance pair and rows"),
-        pytest.param("dp=8", {"batch_size": 4, "scheduler": "euler_ancestral"}, id="four guided pictures"),
-        pytest.param("dp=2,tp=4", {}, id="slices of weights"),
-        pytest.param("sp=8", {"guidance_scale": 1.0}, id="rows alone"),
-        pytest.param("dp=2,sp=4", {"guidance_scale": 1.0}, id="one row on all devices"),
-        pytest.param("dp=2,sp=2,tp=2", {}, id="all at once"),
+        pytest.param({"mesh": "dp=2,sp=4"}, {}, id="guidance pair and rows"),
+        pytest.param({"mesh": "dp=8"}, {"batch_size": 4, "scheduler": "euler_ancestral"}, id="four guided pictures"),
+        pytest.param(SLICES, {}, id="slices of weights"),
+        pytest.param({"mesh": "sp=8", "stages": TO_LATENTS}, {"guidance_scale": 1.0}, id="rows alone"),
+        pytest.param({"mesh": "dp=2,sp=4"}, {"guidance_scale": 1.0}, id="one row on all devices"),
+        pytest.param({"mesh": "dp=2,sp=2,tp=2"}, {}, id="all at once"),
     ],
 )
 def test_a_mesh_gives_the_picture_of_one_device(
     load_family: Callable[..., Any],
     draw_recipe: Callable[..., Recipe],
     assert_same_output: Callable[[Any, Any, Recipe], None],
-    mesh: str,
+    place: dict[str, Any],
     fields: dict[str, Any],
 ) -> None:
-    assert_same_output(load_family(mesh=mesh), load_family(), draw_recipe(**fields))
+    assert_same_output(load_family(**place), load_family(), draw_recipe(**fields))
 
 
 def test_a_unet_with_fewer_rows_in_its_middle_than_devices_gives_the_picture_of_one(
@@ -45,7 +48,7 @@ def test_a_unet_with_fewer_rows_in_its_middle_than_devices_gives_the_picture_of_
 ) -> None:
     """Rows of its latents divide among the devices, but are halved twice: four rows would lie on eight devices."""
     recipe = draw_recipe(model="middle", steps=1, guidance_scale=1.0)
-    assert_same_output(load_family("middle", mesh="sp=8"), load_family("middle"), recipe)
+    assert_same_output(load_family("middle", mesh="sp=8", stages=TO_LATENTS), load_family("middle"), recipe)
 
 
 def test_pictures_of_the_catalogue_are_spread_over_any_power_of_two() -> None:
@@ -58,7 +61,7 @@ def test_pictures_of_the_catalogue_are_spread_over_any_power_of_two() -> None:
 
 
 def test_weights_are_split_over_tp_and_each_device_holds_its_slice(load_family: Callable[..., Any]) -> None:
-    weights = load_family(mesh="dp=2,tp=4").parts.weights["unet"]
+    weights = load_family(**SLICES).parts.weights["unet"]
     split = {name: array for name, array in weights.items() if not array.sharding.is_fully_replicated}
     assert {name.rsplit(".", 2)[-2] for name in split} >= {"to_q", "to_k", "to_v", "proj", "2", "0"}
     for array in split.values():

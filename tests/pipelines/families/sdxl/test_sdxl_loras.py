@@ -13,6 +13,7 @@ from pipelines.families.sdxl.architecture import spell
 from pipelines.generate import generate
 from pipelines.recipes.recipe import Lora, Recipe
 from pipelines.stages import Progress, ignore_progress
+from tests.pipelines.denoising import TO_LATENTS
 from tests.pipelines.made_loras import RANK, Pairs, draw_pairs, read_deltas, save_tensors, write_kohya, write_peft
 
 COMPONENTS = ("unet", "text_encoder", "text_encoder_2")
@@ -155,7 +156,7 @@ def test_slices_of_weights_get_slices_of_updates(
     draw_recipe: Callable[..., Recipe],
     assert_same_output: Callable[[Any, Any, Recipe], None],
 ) -> None:
-    split, whole = borrow(load_family(mesh="dp=2,tp=4")), borrow(load_family())
+    split, whole = borrow(load_family(mesh="dp=2,tp=4", stages=TO_LATENTS)), borrow(load_family())
     assert_same_output(split, whole, draw_recipe(**name("all-parts")))
 
 

@@ -1,7 +1,7 @@
 """Tiny Wans of every kind with random weights, in genuine diffusers layout, and what diffusers itself makes of them."""
 
 import inspect
-from collections.abc import Callable
+from collections.abc import Callable, Sequence
 from dataclasses import dataclass, replace
 from pathlib import Path
 from typing import Any
@@ -12,7 +12,7 @@ import pytest
 from pipelines.models.catalog import Catalog, Model, Shape, load_catalog
 from pipelines.recipes.recipe import Recipe, read_recipe
 from pipelines.recipes.resolving import resolve
-from pipelines.stages import ignore_progress
+from pipelines.stages import STAGES, ignore_progress
 from tests.pipelines.made_loras import Pairs, merged_by_hand
 from tests.pipelines.schedulers import choose_scheduler
 
@@ -27,12 +27,12 @@ TRANSFORMER = {
     "text_dim": 32,
     "freq_dim": 32,
     "ffn_dim": 96,
-    "num_layers": 2,
+    "num_layers": 1,
 }
-VAE = {
+VAE = {  # as few blocks as there can be; test_causal.py has more of each kind
     "base_dim": 8,
-    "dim_mult": [1, 2, 2],
-    "num_res_blocks": 1,
+    "dim_mult": [1, 1, 1],
+    "num_res_blocks": 0,
     "temperal_downsample": [True, True],
     "scale_factor_spatial": 4,
 }
@@ -51,7 +51,7 @@ class Kind:
     """One kind of Wan: what its modules and its pipeline are made of."""
 
     channels: int
-    text_layers: int = 2
+    text_layers: int = 1
     tokenizer_limit: int = 16  # which neither diffusers nor Lumesh keeps to
     shapes: tuple[str, ...] = ("32x32x9",)
     vae: dict[str, Any] | None = None
@@ -178,16 +178,16 @@ def make_small(model: Model, kind: Kind) -> Model:
 
 @pytest.fixture(scope="session")
 def load_wan(wan_catalog: Catalog, cache_dir: Path) -> Callable[..., Any]:
-    """Loads one of the tiny Wans on a mesh, once each."""
+    """Loads one of the tiny Wans on a mesh, once each, with all stages or some."""
     from pipelines.registry import load
 
-    loaded: dict[tuple[str, str], Any] = {}
+    loaded: dict[tuple[Any, ...], Any] = {}
 
-    def load_once(model_id: str = "t2v", mesh: str = "dp=1") -> Any:
-        key = (model_id, mesh)
+    def load_once(model_id: str = "t2v", mesh: str = "dp=1", stages: Sequence[str] = STAGES) -> Any:
+        key = (model_id, mesh, stages)
         if key not in loaded:
             model = wan_catalog.get(model_id)
-            loaded[key] = load(model, mesh=mesh, cache_dir=cache_dir, on_progress=ignore_progress)
+            loaded[key] = load(model, mesh=mesh, cache_dir=cache_dir, on_progress=ignore_progress, stages=stages)
         return loaded[key]
 
     return load_once

@@ -37,7 +37,8 @@ WAN_2_2 = WAN_2_1 | {
     "patch_size": 2,
     "scale_factor_spatial": 8,
 }
-SHALLOW = {"dim_mult": [1, 1], "temperal_downsample": [True]}  # for kernels, which are slow where they are interpreted
+# For kernels, which are slow where they are interpreted.
+SHALLOW = {"dim_mult": [1, 1], "num_res_blocks": 0, "temperal_downsample": [True]}
 KINDS = {
     "2.1": WAN_2_1,
     "2.2": WAN_2_2,

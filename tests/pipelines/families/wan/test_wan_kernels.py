@@ -1,4 +1,4 @@
-"""The whole way of a video as on TPU, its attention through the kernels, interpreted here, gives the same video."""
+"""Latents of a video with attention as on TPU, through the kernels, interpreted here, are those of plain attention."""
 
 from collections.abc import Callable
 from contextlib import AbstractContextManager
@@ -8,11 +8,11 @@ from typing import Any
 import pytest
 
 from pipelines.families.wan import programs
-from pipelines.generate import uses_cfg
 from pipelines.models.catalog import Catalog
 from pipelines.recipes.recipe import Recipe
 from pipelines.registry import load
 from pipelines.stages import ignore_progress
+from tests.pipelines.denoising import TO_LATENTS, warm
 
 
 @pytest.mark.parametrize(
@@ -38,8 +38,9 @@ def test_attention_by_the_kernels_is_xlas_own(  # noqa: PLR0917 - fixtures
     """Heads traded for tokens, norms and rotation on the way; then the text."""
     recipe = draw_wan(model, steps=2)
     with interpret_attention(programs) as kernels:
-        family = load(wan_catalog.get(model), mesh=mesh, cache_dir=cache_dir, on_progress=ignore_progress)
-        shape = recipe.parsed_shape
-        family.warm(shape, batch_size=1, uses_cfg=uses_cfg(recipe), on_progress=ignore_progress)
+        family = load(
+            wan_catalog.get(model), mesh=mesh, cache_dir=cache_dir, on_progress=ignore_progress, stages=TO_LATENTS
+        )
+        warm(family, recipe)
     assert kernels == expected
     assert_same_output(family, load_wan(model), recipe)

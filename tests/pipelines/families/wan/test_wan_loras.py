@@ -25,7 +25,7 @@ def write_loras(load_wan: Callable[..., Any]) -> Callable[..., Pairs]:
 
     def pairs_of(model: str, ref: str) -> Pairs:
         family = load_wan(model)
-        pairs = draw_pairs(family, "transformer", size=0.1)
+        pairs = draw_pairs(family, "transformer", size=0.2)
         write_peft(family.model.loras_dir / f"{ref}.safetensors", pairs)
         return pairs
 

@@ -86,12 +86,12 @@ def make_vae() -> Any:
     import torch
     from diffusers import AutoencoderKL
 
-    channels = (8, 16, 16)
+    channels = (8, 8, 8)
     vae = AutoencoderKL(
         down_block_types=("DownEncoderBlock2D",) * len(channels),
         up_block_types=("UpDecoderBlock2D",) * len(channels),
         block_out_channels=channels,
-        layers_per_block=1,
+        layers_per_block=0,
         latent_channels=16,
         norm_num_groups=4,
         sample_size=SIDE,

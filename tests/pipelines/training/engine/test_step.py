@@ -161,18 +161,18 @@ def write_models(tmp_path_factory: pytest.TempPathFactory, data_dir: Path) -> Ca
 
 
 @pytest.mark.parametrize(
-    ("asked", "mesh", "parts"),
+    ("place", "asked", "parts"),
     [
-        ({"rank": 4, "alpha": 8, "convolutions": True}, "dp=1", {}),
-        ({"lora": False, "full": True}, "dp=4", {"accumulate": 2}),
+        (("stacked", "dp=1"), {"rank": 4, "alpha": 8, "convolutions": True}, {}),
+        (("short", "dp=4"), {"lora": False, "full": True}, {"accumulate": 2}),
     ],
     ids=["lora", "full"],
 )
 @pytest.mark.usefixtures("cache_dir")
 def test_loss_and_gradients_are_those_of_torch_and_peft_on_any_mesh_and_in_any_parts_of_a_batch(
-    catalog: Catalog, asked: dict[str, Any], mesh: str, parts: dict[str, int]
+    catalog: Catalog, place: tuple[str, str], asked: dict[str, Any], parts: dict[str, int]
 ) -> None:
-    trial = Trial(catalog, "stacked", mesh, **asked)
+    trial = Trial(catalog, *place, **asked)
     rows = draw_rows() | {"weight": np.asarray([1, 1, 0.5, 1, 1, 0, 1, 1], np.float32)}
     state = give_values(trial.start())
     expected_loss, expected = compute_with_torch(trial, state, rows)
