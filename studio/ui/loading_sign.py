@@ -41,7 +41,7 @@ def make_router(assets: Path = ASSETS) -> APIRouter:
         log.warning("Gradio's sign of loading cannot be mended: no single %s in %s is known", NAME, assets)
         return router
     ((file, script),) = found
-    # As Gradio's other files: the name has a hash of what Gradio made, not of what is changed here.
+    # Browsers ask again, as for Gradio's other files: the name's hash says nothing of what is changed here.
     headers = {
         "ETag": f'"{hashlib.sha256(script.encode()).hexdigest()[:32]}"',
         "Last-Modified": formatdate(file.stat().st_mtime, usegmt=True),

@@ -53,7 +53,7 @@ def test_values_and_gradients_are_the_plain_ones(
 
 
 def test_what_comes_in_bf16_gets_its_gradient_in_bf16() -> None:
-    """As with --mixed-precision bf16: elsewhere JAX adds other gradients of the same values to it."""
+    """With --mixed-precision bf16, JAX adds gradients from elsewhere to these, which have to be of one dtype."""
     rng = np.random.default_rng(0)
     shapes = ((2, 160, 192), (96, 192), (96,))
     arrays = [jnp.asarray(rng.normal(size=shape), jnp.bfloat16) for shape in shapes]
