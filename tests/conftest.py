@@ -24,11 +24,12 @@ if "JAX_COMPILATION_CACHE_DIR" not in os.environ:
     os.environ["JAX_COMPILATION_CACHE_DIR"] = tempfile.mkdtemp(prefix="lumesh-programs-")
     atexit.register(shutil.rmtree, os.environ["JAX_COMPILATION_CACHE_DIR"], ignore_errors=True)
 
-# The allocator that tests/run chooses is for the processes that trace and compile, not for browsers and studios.
-os.environ.pop("LD_PRELOAD", None)
-
 # Of torch, before anything imports it: there are more test processes than cores, and its threads spin while they wait.
 os.environ.setdefault("OMP_NUM_THREADS", "1")
+
+from tests.allocator import hand_on
+
+hand_on()
 
 import httpx
 import pytest

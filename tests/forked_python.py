@@ -26,6 +26,7 @@ from dataclasses import dataclass, field
 from pathlib import Path
 from typing import Any, NoReturn
 
+from tests.allocator import LOADS_IT
 from tests.places import ROOT
 
 # What they read while they are imported; a fork must not be told otherwise. TORCHINDUCTOR_CACHE_DIR is set by PyTorch.
@@ -86,6 +87,7 @@ def find_forked_python() -> str:
     server = subprocess.Popen(
         [sys.executable, "-m", "tests.forked_python", str(listening.fileno())],
         cwd=ROOT,
+        env=os.environ | LOADS_IT,
         stdin=subprocess.PIPE,  # its end tells the server that the tests are over
         pass_fds=[listening.fileno()],
     )

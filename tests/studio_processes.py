@@ -15,7 +15,9 @@ import sys
 from collections.abc import Mapping, Sequence
 from pathlib import Path
 from typing import Protocol
+from unittest.mock import patch
 
+from tests.allocator import LOADS_IT
 from tests.forked_python import find_forked_python
 from tests.places import ROOT
 
@@ -73,7 +75,8 @@ class ForkedApp:
     def __init__(self, flags: Sequence[str], log: Path) -> None:
         arguments = (list(flags), log, dict(os.environ), find_forked_python())
         self._process = _server.Process(target=_run, args=arguments, daemon=True)
-        with contextlib.chdir(ROOT):  # where the server, which the first studio starts, finds what it imports
+        # The first studio starts the server, which finds what it imports there, and has this environment.
+        with contextlib.chdir(ROOT), patch.dict(os.environ, LOADS_IT):
             self._process.start()
         assert self._process.pid is not None
         self.pid = self._process.pid

@@ -7,6 +7,7 @@ from pathlib import Path
 
 import pytest
 
+from tests.allocator import ALLOCATOR, LOADS_IT
 from tests.forked_python import find_forked_python
 from tests.places import ROOT
 
@@ -51,3 +52,11 @@ def test_what_imports_have_read_cannot_be_told_otherwise() -> None:
     ran = run("", OMP_NUM_THREADS="7")
     assert ran.returncode == 1
     assert "OMP_NUM_THREADS is read by imports" in ran.stderr
+
+
+def test_it_has_the_allocator_of_the_test_processes_and_asks_for_it_no_longer() -> None:
+    ran = run("import os; print(os.environ.get('LD_PRELOAD')); print(open('/proc/self/maps').read())")
+    preload, maps = ran.stdout.split("\n", 1)
+    assert ALLOCATOR in maps
+    assert ALLOCATOR in Path("/proc/self/maps").read_text("utf-8")
+    assert not LOADS_IT or preload == "None"
