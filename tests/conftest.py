@@ -50,7 +50,7 @@ from studio.worker.learning import pretend_to_learn
 from studio.worker.local_desk import LocalDesk
 from studio.worker.loop import Worker
 from studio.worker.resident import Resident
-from tests.forked_python import find_forked_python
+from tests.forked_python import find_forked_python, share_forked_python
 from tests.studio_processes import START_DEADLINE_S, Process, fork_app, start_app
 
 pytest_plugins = ["tests.tiers", "tests.schedule"]
@@ -73,6 +73,11 @@ CLIPS = Model(
 OLDEST = 2  # generation of Python's garbage collector, which is looked through in a full collection
 DEADLINE_S = 20.0
 SHORTEST_PAUSE_S, LONGEST_PAUSE_S = 0.01, 0.1
+
+
+def pytest_configure(config: pytest.Config) -> None:
+    if getattr(config.option, "numprocesses", None) and "PYTEST_XDIST_WORKER" not in os.environ:
+        share_forked_python()
 
 
 def pytest_collection_finish() -> None:

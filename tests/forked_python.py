@@ -1,7 +1,7 @@
 """A `python` whose processes have imported PyTorch and diffusers: most of what a command does before it begins.
 
 `find_forked_python()` takes the place of `sys.executable` before `-m MODULE` and `-c CODE`, in tests and in what
-product code starts. It is a script that asks a server, one of each test process, to fork; the fork has the script's
+product code starts. It is a script that asks a server, one of all test processes, to fork; the fork has the script's
 arguments, environment, folder and open streams, and neither JAX nor anything of Lumesh. The script waits for it, hands
 signals on and ends as it did; a fork whose script is gone is killed. A cluster's processes are no forks.
 What the interpreter or the environment do to the imports of PyTorch is only seen by `sys.executable`.
@@ -48,6 +48,7 @@ MODULES = (
     "transformers.models.umt5.modeling_umt5",
 )
 OWN_INTERPRETER = ("ray.", "studio.cluster")  # modules that start others, which look at who started them
+SHARED = "TESTS_FORKED_PYTHON"  # names the script of the server that somebody else has started
 STREAMS = (0, 1, 2)
 LENGTH = 8  # of a request, in bytes before it
 
@@ -79,6 +80,8 @@ os._exit(code)
 @functools.cache
 def find_forked_python() -> str:
     """Returns the path of the script, and starts its server if nobody has."""
+    if SHARED in os.environ:
+        return os.environ[SHARED]
     folder = Path(tempfile.mkdtemp(prefix="lumesh-forks-"))
     address, script = folder / "server", folder / "python"
     listening = socket.socket(socket.AF_UNIX)
@@ -98,6 +101,11 @@ def find_forked_python() -> str:
     )
     script.chmod(0o700)
     return str(script)
+
+
+def share_forked_python() -> None:
+    """Starts the server for this process and all that it starts. It imports nothing before it is asked for a fork."""
+    os.environ[SHARED] = find_forked_python()
 
 
 def _end(server: subprocess.Popen[bytes], folder: Path) -> None:
@@ -219,6 +227,15 @@ def _leave(pids: set[int]) -> NoReturn:
     os._exit(0)
 
 
+def wait_for_first(listening: socket.socket) -> None:
+    """Returns when the first script asks; ends the server if the tests are over before."""
+    with selectors.DefaultSelector() as selector:
+        selector.register(listening, selectors.EVENT_READ)
+        selector.register(sys.stdin, selectors.EVENT_READ)
+        if any(key.fileobj is sys.stdin for key, _ in selector.select()):
+            _leave(set())
+
+
 def import_all() -> None:
     """Imports what the models' programs are made of, but nothing that imports JAX."""
     for name in MODULES:
@@ -229,6 +246,7 @@ def import_all() -> None:
 if __name__ == "__main__":
     listening = socket.socket(fileno=int(sys.argv[1]))
     signal.signal(signal.SIGINT, signal.SIG_IGN)
+    wait_for_first(listening)
     import_all()
     gc.freeze()  # pages of memory that no collection touches stay shared with the forks
     request = serve(listening)

@@ -108,7 +108,7 @@ def pytest_runtest_protocol(item: pytest.Item) -> Iterator[None]:
 
 
 def read_processor_seconds() -> float:
-    """Returns the seconds of this process, of those it started, and of those that ended."""
+    """Returns the seconds of this process, of those it started, and of those that ended; not of forked commands."""
     times = os.times()
     total = times.user + times.system + times.children_user + times.children_system
     for child in psutil.Process().children(recursive=True):
