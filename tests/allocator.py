@@ -8,7 +8,8 @@ TPU's compiler crashes with it.)
 import os
 
 ALLOCATOR = os.environ.get("TESTS_ALLOCATOR", "")
-LOADS_IT = {"LD_PRELOAD": ALLOCATOR} if ALLOCATOR else {}
+# tcmalloc's threads share 32 MB by themselves: those of compilers and devices would take them from each other.
+LOADS_IT = {"LD_PRELOAD": ALLOCATOR, "TCMALLOC_MAX_TOTAL_THREAD_CACHE_BYTES": str(1 << 30)} if ALLOCATOR else {}
 
 
 def hand_on() -> None:
