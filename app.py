@@ -135,8 +135,7 @@ def create_app(
 ) -> FastAPI:
     """Creates one application from REST, static files and the page; `read_catalog` reads the catalogue anew."""
     os.environ.update(GRADIO_ANALYTICS_ENABLED="False", HF_HUB_DISABLE_TELEMETRY="1")  # read when gradio is imported
-    import gradio as gr  # imported here: it takes two seconds, in which the worker already starts
-
+    # Imported here, as it imports Gradio: that takes more than a second, in which the worker already starts.
     from studio.ui import catalogues, first_script, loading_sign, login, manual, page, service_worker
 
     @asynccontextmanager
@@ -160,14 +159,12 @@ def create_app(
     app.mount(page.STATIC_URL, StaticFiles(directory=page.STATIC_DIR), name="static")
     blocks = page.build(app.state.studio)
     needed = Middleware(NeededRoutesOnly, count_inputs=page.count_inputs(blocks))
-    return gr.mount_gradio_app(
+    return page.mount(
         app,
         blocks,
-        path="/",
         max_file_size=MAX_UPLOAD,
         blocked_paths=[str(settings.data_dir)],
         app_kwargs={"middleware": [needed, Middleware(first_script.FirstScript)]},
-        **page.MOUNT_OPTIONS,
     )
 
 

@@ -5,8 +5,6 @@ import os
 
 os.environ.update(GRADIO_ANALYTICS_ENABLED="False", HF_HUB_DISABLE_TELEMETRY="1")  # as app.py does
 
-import gradio  # noqa: F401
-
 import app  # noqa: F401
 from studio.ui import page  # noqa: F401
 

@@ -13,7 +13,7 @@ from pathlib import Path
 from typing import Any
 
 import gradio as gr
-from fastapi import APIRouter, Request
+from fastapi import APIRouter, FastAPI, Request
 from fastapi.responses import Response
 
 from studio.context import Studio
@@ -121,7 +121,7 @@ def make_router() -> APIRouter:
 
 
 def build(studio: Studio) -> gr.Blocks:
-    """Builds the page's Blocks, to be mounted with `MOUNT_OPTIONS`."""
+    """Builds the page's Blocks, to be mounted by `mount`."""
     with gr.Blocks(title="Lumesh", analytics_enabled=False, fill_width=True) as page:
         with gr.Column(elem_id="studio"):
             for name in SHOWN_FIRST:
@@ -131,6 +131,11 @@ def build(studio: Studio) -> gr.Blocks:
     # Gradio's own queue, which only `gradio_client` uses, polls for calls a thousand times a second: 4 % of a core.
     page._queue.sleep_when_free = page._queue.progress_update_sleep_when_free = QUEUE_LOOK_S  # noqa: SLF001 - no option sets it
     return page
+
+
+def mount(app: FastAPI, blocks: gr.Blocks, **options: Any) -> FastAPI:
+    """Puts the page at the application's root; `options` are further ones of gr.mount_gradio_app."""
+    return gr.mount_gradio_app(app, blocks, path="/", **options, **MOUNT_OPTIONS)
 
 
 def count_inputs(page: gr.Blocks) -> dict[str, int]:
