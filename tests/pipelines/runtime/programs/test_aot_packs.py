@@ -18,7 +18,7 @@ from jax.sharding import Mesh, NamedSharding, PartitionSpec
 from pipelines.runtime.devices.mesh import build_mesh
 from pipelines.runtime.kernels.flash import flash_attention
 from pipelines.runtime.programs.aot_packs import MANIFEST, PackError, Packs, describe_target, read_manifest, write_pack
-from pipelines.runtime.programs.compiled import Program, Programs, counter, lower
+from pipelines.runtime.programs.compiled import Program, Programs, counter, lower, without_persistent_cache
 from tests.places import ROOT
 
 MODEL = "model"
@@ -30,8 +30,9 @@ def make_program(mesh: Mesh, *, factor: float = 2.01, size: int = 16, name: str 
 
 
 def pack(file: Path, *programs: Program, mesh: Mesh) -> Path:
-    """Compiles programs and packs them as a model of 16x1."""
-    made = [(program, lowered, lowered.compile()) for program in programs for lowered in [lower(program)]]
+    """Compiles programs and packs them as a model of 16x1, as `compile` does without JAX's cache."""
+    with without_persistent_cache():
+        made = [(program, lowered, lowered.compile()) for program in programs for lowered in [lower(program)]]
     write_pack(
         file,
         made,
