@@ -19,7 +19,6 @@ from fastapi.routing import iter_route_contexts
 from fastapi.testclient import TestClient
 from starlette.routing import BaseRoute, Mount
 
-from app import create_app
 from pipelines.families.fake import FakeFamily
 from pipelines.models.catalog import Catalog, load_catalog
 from pipelines.recipes.recipe import Recipe
@@ -34,6 +33,7 @@ from studio.jobs import queue, workers
 from studio.jobs.job import Card
 from studio.jobs.workers import LOCAL, WorkerState
 from studio.library import trash, uploads
+from studio.serving import create_app
 from studio.settings import Settings
 from studio.ui import manual
 from studio.worker.local_desk import LocalDesk

@@ -18,6 +18,7 @@ from tests.places import ROOT
 # layers, and names in one layer do not see each other.
 LAYERS = (
     ("app",),
+    ("studio.serving",),
     ("studio.hosting", "studio.worker.__main__"),
     ("studio.cluster",),
     ("studio.ui", "studio.api", "studio.worker"),
@@ -285,7 +286,8 @@ def test_only_the_bridge_touches_torchax() -> None:
 
 def test_only_settings_and_start_up_read_the_environment() -> None:
     allowed = {
-        "app.py",  # hands the environment to settings, and silences telemetry before gradio is imported
+        "app.py",  # hands the environment to settings
+        "studio/serving.py",  # silences telemetry before gradio is imported
         "pipelines/runtime/devices/platform.py",  # chooses the backend before jax is imported
         "pipelines/runtime/devices/hosts.py",  # reads what a pod says of its hosts, before jax is started
         "pipelines/commands/bench/process.py",  # hands it on to the measured processes
