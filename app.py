@@ -93,7 +93,7 @@ def _serve(settings: Settings) -> None:
         reserve.do(engine.start)
         server = None
         try:
-            from studio import serving  # imported now: it takes two seconds, in which the worker already starts
+            from studio import serving  # imported now: that takes more than a second, in which the worker starts
 
             app = serving.create_app(settings, database, catalog, condition, read_catalog=read)
             try:

@@ -1,7 +1,7 @@
 """The studio's one application, REST and page, and the server that answers for it.
 
-Imported when the worker has been started: what is imported here, Gradio above all, takes two seconds, in which the
-worker already loads. Commands that only say something do without it.
+Imported when the worker has been started: what is imported here, Gradio above all, takes more than a second, in which
+the worker already loads. Commands that only say something do without it.
 """
 
 import asyncio
