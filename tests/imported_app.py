@@ -3,7 +3,7 @@
 import gc
 import os
 
-os.environ.update(GRADIO_ANALYTICS_ENABLED="False", HF_HUB_DISABLE_TELEMETRY="1")  # as app.py does
+os.environ.update(GRADIO_ANALYTICS_ENABLED="False", HF_HUB_DISABLE_TELEMETRY="1")  # as serving.py does
 
 import app  # noqa: F401
 from studio import serving  # noqa: F401

@@ -8,7 +8,6 @@ leaves out classes whose source cannot be found: for those of its own, here it c
 import contextlib
 import inspect
 from collections.abc import Iterator
-from unittest.mock import patch
 
 METACLASS = "ComponentMeta"
 
@@ -23,5 +22,8 @@ def without_editor_files() -> Iterator[None]:
             raise OSError(f"the source of {thing} is not asked for")
         return find(thing)  # pyright: ignore[reportArgumentType] - whatever inspect takes
 
-    with patch("inspect.getfile", find_all_others):
+    inspect.getfile = find_all_others
+    try:
         yield
+    finally:
+        inspect.getfile = find
