@@ -1,6 +1,5 @@
 """What tests share: a studio in a temporary folder, and waiting with a deadline instead of sleeping."""
 
-import atexit
 import functools
 import gc
 import io
@@ -10,7 +9,6 @@ import shutil
 import signal
 import socket
 import sys
-import tempfile
 import time
 from collections.abc import Callable, Iterator
 from contextlib import closing
@@ -18,11 +16,11 @@ from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
 
-# JAX's, before anything imports it: all processes of a run, studios and commands too, keep compiled programs in one
-# folder, and what one of them compiled the others find. Whoever sets it keeps them for the next run.
-if "JAX_COMPILATION_CACHE_DIR" not in os.environ:
-    os.environ["JAX_COMPILATION_CACHE_DIR"] = tempfile.mkdtemp(prefix="lumesh-programs-")
-    atexit.register(shutil.rmtree, os.environ["JAX_COMPILATION_CACHE_DIR"], ignore_errors=True)
+from tests.kept_programs import FOLDER, forget_old_programs, use_kept_programs
+
+# Before anything imports JAX: what one process of a run compiles, studios and commands too, the others and the next run
+# find.
+use_kept_programs()
 
 # Of torch, before anything imports it: there are more test processes than cores, and its threads spin while they wait.
 os.environ.setdefault("OMP_NUM_THREADS", "1")
@@ -78,6 +76,8 @@ SHORTEST_PAUSE_S, LONGEST_PAUSE_S = 0.01, 0.1
 def pytest_configure(config: pytest.Config) -> None:
     if getattr(config.option, "numprocesses", None) and "PYTEST_XDIST_WORKER" not in os.environ:
         share_forked_python()
+    if "PYTEST_XDIST_WORKER" not in os.environ:
+        forget_old_programs(FOLDER)
 
 
 def pytest_collection_finish() -> None:

@@ -13,6 +13,7 @@ from jax.sharding import PartitionSpec as P
 from pipelines.doctor import kernels
 from pipelines.doctor.kernels import CHECKS, Place
 from pipelines.plan.topologies import TOPOLOGIES, find_devices
+from tests.kept_programs import compile_for_tpu
 
 ON_TPU = [check for check in CHECKS if "tpu" in check.platforms]
 
@@ -31,7 +32,7 @@ class OnlyCompiled:
                 lowered = jax.jit(self.function).lower(*shapes)
             except ValueError:  # a shard_map over more devices than one
                 continue
-            self.texts.append(lowered.compile().as_text() or "")
+            self.texts.append(compile_for_tpu(lowered, self.mesh.devices.flat[0]))
             return jax.tree.map(lambda x: jnp.zeros(x.shape, x.dtype), lowered.out_info)
         raise AssertionError("neither one device nor all of them")
 

@@ -13,9 +13,9 @@ from pipelines.families.flux2.parts import Parts
 from pipelines.families.flux2.programs import lay_out, list_programs
 from pipelines.runtime.devices.mesh import build_mesh
 from pipelines.runtime.programs.compiled import lower
+from tests.kept_programs import compile_for_tpu
 
-# Programs for chips that are not here are compiled, cached, but not read back: JAX warns and compiles again.
-pytestmark = [pytest.mark.tpu_aot, pytest.mark.filterwarnings("ignore:Error reading persistent compilation cache")]
+pytestmark = pytest.mark.tpu_aot
 
 
 def move_to(parts: Parts, mesh: Any) -> Parts:
@@ -34,6 +34,9 @@ def test_every_program_compiles_for_v6e_8_on_all_three_axes(v6e_8: list[Any], lo
     family = load_flux2("dev", mesh)
     parts = move_to(family.parts, build_mesh(mesh, devices=v6e_8))
     layout = lay_out(parts, family.model.default_shape, batch_size=1, uses_cfg=True)
-    compiled = {program.key[0]: lower(program).compile() for program in list_programs(parts, layout)}
+    compiled = {
+        program.key[0]: compile_for_tpu(lower(program), v6e_8[0], program.options)
+        for program in list_programs(parts, layout)
+    }
     assert compiled.keys() == {"encode", "denoise", "preview", "decode"}
-    assert "all-reduce" in compiled["denoise"].as_text()  # the branches' sums over slices of weights
+    assert "all-reduce" in compiled["denoise"]  # the branches' sums over slices of weights

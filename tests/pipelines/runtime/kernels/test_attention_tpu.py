@@ -19,8 +19,9 @@ from pipelines.runtime.kernels.attention import attend_long
 from pipelines.runtime.kernels.attention_axes import AttentionAxes
 from pipelines.runtime.kernels.splash import attend_with_gradient
 from pipelines.runtime.kernels.ulysses import NormAndRotary, gather_tokens
+from tests.kept_programs import compile_for_tpu
 
-pytestmark = [pytest.mark.tpu_aot, pytest.mark.filterwarnings("ignore:Error reading persistent compilation cache")]
+pytestmark = pytest.mark.tpu_aot
 
 KERNEL = "tpu_custom_call"
 
@@ -38,7 +39,8 @@ def compile_attention(
     place = NamedSharding(mesh, P("dp", None, "sp"))
     x = jax.ShapeDtypeStruct((2, heads, length, width), dtype, sharding=place)
     lowered = jax.jit(lambda x: module.call({}, x, attention=axes)).lower(x)
-    return lowered.compile().as_text() if KERNEL in lowered.as_text() else lowered.as_text()
+    text = str(lowered.as_text())
+    return compile_for_tpu(lowered, mesh.devices.flat[0]) if KERNEL in text else text
 
 
 @pytest.mark.parametrize(("width", "trades_heads"), [(128, True), (128, False), (64, True)])
@@ -87,7 +89,7 @@ def test_a_window_is_compiled_wherever_queries_begin(v6e_8: list[Any], *, trades
     axes = AttentionAxes(mesh=mesh, rows="dp", tokens="sp", trades_heads=trades_heads)
     x = jax.ShapeDtypeStruct((2, 8, 18_432, 128), jnp.bfloat16, sharding=NamedSharding(mesh, P("dp", None, "sp")))
     attend = functools.partial(attend_long, scale=0.1, axes=axes, window=512)
-    text = jax.jit(attend).lower(x, x, x).compile().as_text()
+    text = compile_for_tpu(jax.jit(attend).lower(x, x, x), v6e_8[0])
     near = sum(int(flops) for flops in re.findall(r'"flops":"(\d+)"', text))
     whole = 4 * 2 * 8 * 18_432**2 * 128 / len(v6e_8)  # of the two products, a device
     assert 0 < near < 0.7 * whole
@@ -103,19 +105,20 @@ def test_where_a_gradient_is_wanted_forward_and_backward_are_kernels(v6e_8: list
     def compute(x: jax.Array) -> jax.Array:
         return module.call({}, x, attention=axes).astype(jnp.float32).sum()
 
-    text = jax.jit(jax.grad(compute)).lower(x).compile().as_text()
+    text = compile_for_tpu(jax.jit(jax.grad(compute)).lower(x), v6e_8[0])
     assert "splash_mha_fwd_segmented" in text
     assert "splash_mha_dkv_segmented" in text
 
 
 def test_the_smallest_vector_memory_has_room_to_turn_the_widest_tokens(v6e_8: list[Any]) -> None:
     """Of Wan 14B, 40 heads of 128, all on one chip."""
-    one = SingleDeviceSharding(find_devices(find_topology("v4-8"))[0])
+    chip = find_devices(find_topology("v4-8"))[0]
+    one = SingleDeviceSharding(chip)
     x = jax.ShapeDtypeStruct((1, 4096, 40 * 128), jnp.bfloat16, sharding=one)
     shapes = NormAndRotary((4096, 128), (4096, 128), (1, 4096, 1), (40 * 128,))
     turn = NormAndRotary(*(jax.ShapeDtypeStruct(shape, jnp.float32, sharding=one) for shape in shapes))
     cut = jax.jit(lambda x, turn: gather_tokens(x, None, parts=1, turn=turn))
-    assert KERNEL in cut.lower(x, turn).compile().as_text()
+    assert KERNEL in compile_for_tpu(cut.lower(x, turn), chip)
 
 
 def test_where_a_gradient_is_wanted_as_many_keys_come_at_a_time_as_memory_is_counted_for(v6e_8: list[Any]) -> None:
@@ -124,5 +127,6 @@ def test_where_a_gradient_is_wanted_as_many_keys_come_at_a_time_as_memory_is_cou
     x = jax.ShapeDtypeStruct((1, 1, 8128, 128), jnp.bfloat16, sharding=NamedSharding(mesh, P()))
     attend = functools.partial(attend_with_gradient, scale=1.0, mesh=mesh, rows=None, vmem_bytes=32 * 2**20)
     forward = jax.jit(lambda *x: jax.vjp(attend, *x))  # with what the backward kernel starts from
-    text = forward.lower(x, x, x).compile({"xla_tpu_scoped_vmem_limit_kib": str(32 * 1024)}).as_text()
-    assert "splash_mha_fwd_segmented_residuals" in str(text)
+    room = {"xla_tpu_scoped_vmem_limit_kib": str(32 * 1024)}
+    text = compile_for_tpu(forward.lower(x, x, x), mesh.devices.flat[0], room)
+    assert "splash_mha_fwd_segmented_residuals" in text

@@ -17,8 +17,9 @@ from pipelines.runtime.kernels.conv3x3 import block_taps
 from pipelines.runtime.kernels.convolution import PictureAxes, convolve_split, double_split
 from pipelines.runtime.kernels.convolution_gradient import convolve_learning
 from pipelines.runtime.kernels.upsample import double_pixels
+from tests.kept_programs import compile_for_tpu
 
-pytestmark = [pytest.mark.tpu_aot, pytest.mark.filterwarnings("ignore:Error reading persistent compilation cache")]
+pytestmark = pytest.mark.tpu_aot
 
 CHIPS = ("v4-8", "v5e-1", "v5p-8")  # v6e is what most other tests compile for
 COLUMNS = ("dp", "sp")
@@ -30,12 +31,12 @@ def lay(name: str) -> PictureAxes:
     return PictureAxes(mesh=mesh, spec=P(None, None, None, None, COLUMNS))
 
 
-def is_kernel(name: str, run: Callable[..., jax.Array], *args: jax.ShapeDtypeStruct) -> bool:
+def is_kernel(name: str, run: Callable[..., jax.Array], axes: PictureAxes, *args: jax.ShapeDtypeStruct) -> bool:
     """Whether the compiled program calls the kernel of this name; without any kernel it is not compiled."""
-    lowered = jax.jit(run).lower(*args)
+    lowered = jax.jit(functools.partial(run, axes=axes)).lower(*args)
     if "tpu_custom_call" not in lowered.as_text():
         return False
-    text = str(lowered.compile().as_text())
+    text = compile_for_tpu(lowered, axes.mesh.devices.flat[0])
     return any(f"%{name}" in line and 'custom_call_target="tpu_custom_call"' in line for line in text.splitlines())
 
 
@@ -46,7 +47,7 @@ def is_convolved_by_the_kernel(axes: PictureAxes, *, channels: int, height: int,
     weight = jax.ShapeDtypeStruct((channels, channels, 3, 3, 3), jnp.bfloat16)
     packed = jax.eval_shape(block_taps, weight).update(sharding=whole)
     bias = jax.ShapeDtypeStruct((channels,), jnp.bfloat16, sharding=whole)
-    return is_kernel("convolve_taps", functools.partial(convolve_split, axes=axes), x, packed, bias, x)
+    return is_kernel("convolve_taps", convolve_split, axes, x, packed, bias, x)
 
 
 @pytest.mark.parametrize("name", CHIPS)
@@ -76,7 +77,7 @@ def test_v4_has_room_for_rows_with_those_of_other_chips(
     x = jax.ShapeDtypeStruct((1, inputs, 1, height, width), jnp.bfloat16, sharding=split)
     packed = jax.eval_shape(block_taps, jax.ShapeDtypeStruct(weight_shape, jnp.bfloat16)).update(sharding=whole)
     bias = jax.ShapeDtypeStruct((outputs,), jnp.float32, sharding=whole)
-    assert is_kernel("convolve_taps", functools.partial(convolve_split, axes=rows), x, packed, bias)
+    assert is_kernel("convolve_taps", convolve_split, rows, x, packed, bias)
 
 
 def test_where_weights_do_not_learn_no_convolution_of_a_gradient_is_xlas_own(v6e_8: list[Any]) -> None:
@@ -91,7 +92,7 @@ def test_where_weights_do_not_learn_no_convolution_of_a_gradient_is_xlas_own(v6e
         return (convolve_learning(x, weight, bias, axes).astype(jnp.float32) ** 2).sum()
 
     options = {"xla_tpu_scoped_vmem_limit_kib": str(12 * 1024)}
-    text = str(jax.jit(jax.grad(learn)).lower(x, weight, bias).compile(options).as_text())
+    text = compile_for_tpu(jax.jit(jax.grad(learn)).lower(x, weight, bias), v6e_8[0], options)
     assert len(re.findall(r"%convolve_taps[\w.]* = ", text)) == 2  # forwards and backwards
     assert " convolution(" not in text
 
@@ -107,12 +108,13 @@ def test_every_chip_has_room_for_the_doublings_of_720p(  # noqa: PLR0917 - what 
     axes = lay(name)
     place = NamedSharding(axes.mesh, P(None, None, None, COLUMNS))
     x = jax.ShapeDtypeStruct((frames, channels, height, width), jnp.float32, sharding=place)
-    assert is_kernel("double_pixels", functools.partial(double_split, axes=axes), x)
+    assert is_kernel("double_pixels", double_split, axes, x)
 
 
 def test_a_doubling_counts_whole_lanes_where_a_program_has_little_vector_memory(v6e_8: list[Any]) -> None:
     """Of few channels: with as many pixels at a time as 128 would have, it took 8 MiB."""
-    one = SingleDeviceSharding(find_devices(find_topology("v5e-1"))[0])
+    chip = find_devices(find_topology("v5e-1"))[0]
+    one = SingleDeviceSharding(chip)
     x = jax.ShapeDtypeStruct((4, 64, 64, 32), jnp.bfloat16, sharding=one)
-    text = jax.jit(double_pixels).lower(x).compile({"xla_tpu_scoped_vmem_limit_kib": "6144"}).as_text()
+    text = compile_for_tpu(jax.jit(double_pixels).lower(x), chip, {"xla_tpu_scoped_vmem_limit_kib": "6144"})
     assert "%double_pixels" in text
