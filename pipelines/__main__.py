@@ -103,7 +103,7 @@ def main(arguments: list[str] | None = None) -> int:
         # typer's usage errors have no public base class, but all have `format_message`.
         if not hasattr(error, "format_message"):
             raise
-        return _fail(error.format_message(), 2)  # pyright: ignore[reportAttributeAccessIssue]
+        return _fail(error.format_message(), 2)
     return result if isinstance(result, int) else 0
 
 

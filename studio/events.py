@@ -61,4 +61,4 @@ def forget_old(database: Database) -> None:
 
 
 def _from_row(row: sqlite3.Row) -> Event:
-    return Event(**row)
+    return Event(**dict(row))

@@ -86,9 +86,15 @@ class Server(uvicorn.Server):
 
     def __init__(self, app: FastAPI, settings: Settings, database: Database) -> None:
         # proxy_headers would trust every process of this machine; trusted proxies are a setting (access/identify.py)
-        options = {"log_level": "error", "access_log": False, "timeout_graceful_shutdown": 1, "proxy_headers": False}
-        options["http"] = Connection
-        super().__init__(uvicorn.Config(app, **options))
+        config = uvicorn.Config(
+            app,
+            http=Connection,
+            log_level="error",
+            access_log=False,
+            timeout_graceful_shutdown=1,
+            proxy_headers=False,
+        )
+        super().__init__(config)
         self._studio: Studio = app.state.studio
         self._settings = settings
         self._database = database

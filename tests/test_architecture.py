@@ -224,6 +224,16 @@ def test_imports_point_down() -> None:
     assert not wrong
 
 
+def test_no_module_imports_another_ones_private_names() -> None:
+    wrong = [
+        f"{file.relative_to(ROOT)} imports {name}"
+        for file in list_sources()
+        for name in find_imports(read_tree(file))
+        if name.startswith(("pipelines.", "studio.")) and re.search(r"\._(?!_)", name)
+    ]
+    assert not wrong
+
+
 def test_no_product_path_imports_the_demos_own_making() -> None:
     users = {
         file.relative_to(ROOT).as_posix()

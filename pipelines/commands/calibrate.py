@@ -63,7 +63,7 @@ def calibrate(
             chosen, mesh=mesh, cache_dir=place.cache_dir, on_progress=on_progress, allow_cpu=allow_cpu
         )
         ratios = family.find_ratios(recipe, on_progress=on_progress)
-    boundary = chosen.step_cache and chosen.step_cache.boundary
+    boundary = chosen.step_cache.boundary if chosen.step_cache else None
     if len(ratios) > 1 and boundary is None:
         boundary = family.parts.boundary_timestep / 1000
     found = StepCache(

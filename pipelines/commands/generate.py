@@ -199,9 +199,14 @@ def _generate_traced(family: Family, recipe: Recipe, folder: Path, *, on_progres
 
     compiles_before = family.compile_count()
     references = find_references(family.model, recipe)
-    options = {"batch_size": recipe.batch_size, "uses_cfg": uses_cfg(recipe), "references": references}
-    options |= {"cache_kind": recipe.cache_kind}
-    compile_s = family.warm(recipe.parsed_shape, **options, on_progress=on_progress)
+    compile_s = family.warm(
+        recipe.parsed_shape,
+        batch_size=recipe.batch_size,
+        uses_cfg=uses_cfg(recipe),
+        references=references,
+        cache_kind=recipe.cache_kind,
+        on_progress=on_progress,
+    )
     with trace_to(folder):
         outcome = generate(family, recipe, on_progress=on_progress)
     typer.echo(describe_trace(folder), err=True)

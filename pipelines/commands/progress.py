@@ -7,7 +7,7 @@ from collections.abc import Callable
 from typing import TypeVar
 
 from rich.console import Console
-from rich.progress import BarColumn, MofNCompleteColumn, TextColumn, TimeElapsedColumn, TimeRemainingColumn
+from rich.progress import BarColumn, MofNCompleteColumn, TaskID, TextColumn, TimeElapsedColumn, TimeRemainingColumn
 from rich.progress import Progress as Bars
 
 from pipelines.stages import Progress
@@ -30,7 +30,7 @@ class TerminalProgress:
             disable=is_silent or not sys.stderr.isatty(),
         )
         self._phase = ""
-        self._task = None
+        self._task: TaskID | None = None
         self._started = time.perf_counter()
 
     def __enter__(self) -> "TerminalProgress":

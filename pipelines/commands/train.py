@@ -231,6 +231,6 @@ def declare(
 ) -> Callable[..., None]:
     """Gives a command the options that typer shall see, and its help text."""
     command.__doc__ = text
-    command.__signature__ = inspect.Signature(parameters)  # pyright: ignore[reportFunctionMemberAccess]
+    command.__signature__ = inspect.Signature(parameters)  # pyrefly: ignore[missing-attribute] - inspect asks for it
     command.__annotations__ = {parameter.name: parameter.annotation for parameter in parameters}
     return command

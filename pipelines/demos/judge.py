@@ -144,7 +144,9 @@ def _read(params: Params, small: np.ndarray) -> Iterator[Verdict]:
         chunk = small[start : start + CHUNK]
         padded = np.zeros((CHUNK, SIDE, SIDE, 3), np.float32)
         padded[: len(chunk)] = chunk / 255
-        logits = {name: np.asarray(value) for name, value in _apply_compiled(params, padded).items()}
+        logits: dict[str, np.ndarray] = {
+            name: np.asarray(value) for name, value in _apply_compiled(params, padded).items()
+        }
         for row in range(len(chunk)):
             yield Verdict(
                 time=TIMES[logits["time"][row].argmax()],

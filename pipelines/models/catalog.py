@@ -272,7 +272,7 @@ class _Reading:
             if own is not None:  # a file's, which `like` gives other settings
                 template = replace(template, **{name: getattr(own, name) for name in _OF_FILE})
         if template is not None:
-            words = {"title": fields["id"], "file_names": "", "examples": ()}
+            words: dict[str, Any] = {"title": fields["id"], "file_names": "", "examples": ()}
             words |= {} if "file" in fields else {"licence": "", "description": ""}
             changes = read_fields(fields)
             for shape in changes.get("shapes", ()):

@@ -33,7 +33,7 @@ class Blocks:
 def find_blocks(name: str) -> Blocks | None:
     """Returns how a type's numbers lie in a file; None for a type that the package cannot dequantise."""
     import gguf  # takes a while, and only who has such files needs it
-    from gguf.quants import _type_traits  # pyright: ignore[reportPrivateUsage] - which types `dequantize` knows
+    from gguf.quants import _type_traits  # which types `dequantize` knows
 
     kind = getattr(gguf.GGMLQuantizationType, name, None)
     if kind is None or kind not in _type_traits:

@@ -106,4 +106,6 @@ def read_estimate(saved: Mapping[str, Mapping[str, Any]]) -> Estimate:
 
 
 def _read_cost(saved: Mapping[str, Any]) -> Cost:
-    return Cost(**{**saved, **{name: Counter(saved[name]) for name in ("counts", "moved_bytes")}})
+    fields = dict(saved)
+    fields |= {name: Counter(saved[name]) for name in ("counts", "moved_bytes")}
+    return Cost(**fields)

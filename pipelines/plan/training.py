@@ -125,7 +125,7 @@ def keep(file: Path, answer: TrainingAnswer) -> None:
 
 def to_json(answer: TrainingAnswer, topology: Topology, *, steps: int, chip_price: float | None) -> dict[str, Any]:
     """Returns the object that `plan --train --json` prints."""
-    run = answer.estimate and answer.estimate.run
+    run = answer.estimate.run if answer.estimate else None
     return {
         **asdict(answer.question),
         "stage": "train",
@@ -206,12 +206,10 @@ def _write(answer: TrainingAnswer) -> dict[str, Any]:
 
 
 def _read(line: Mapping[str, Any]) -> TrainingAnswer:
-    return TrainingAnswer(
-        **{
-            **line,
-            "question": TrainingQuestion(**line["question"]),
-            "answer": Answer(**line["answer"]),
-            "estimate": line["estimate"] and read_estimate(line["estimate"]),
-        },
-        is_kept=True,
-    )
+    fields: dict[str, Any] = {
+        **line,
+        "question": TrainingQuestion(**line["question"]),
+        "answer": Answer(**line["answer"]),
+        "estimate": line["estimate"] and read_estimate(line["estimate"]),
+    }
+    return TrainingAnswer(**fields, is_kept=True)

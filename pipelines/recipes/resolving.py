@@ -192,7 +192,7 @@ def reuse_steps(recipe: Recipe, asked: str, model: Model) -> Recipe:
             )
         )
         return recipe.model_copy(update={"step_cache": str(foresight), "reused_steps": foreseen})
-    strength = model.step_cache and model.step_cache.choose(asked)
+    strength = model.step_cache.choose(asked) if model.step_cache else None
     if not strength or model.step_cache is None:
         return recipe
     reused = model.step_cache.list_reused(

@@ -100,7 +100,8 @@ class Users:
             try:
                 status = self._file.stat()
             except FileNotFoundError:
-                self._seen, self._users = None, {}
+                self._seen = None
+                self._users = {}
                 return self._users
             now = (status.st_ino, status.st_mtime_ns, status.st_size)
             if now != self._seen:

@@ -151,6 +151,6 @@ class Giver:
             history=protocol.write_history(history, job.recipe.model),
             inputs=inputs,
             loras=loras,
-            training=training and protocol.write_training(training),
+            training=protocol.write_training(training) if training else None,
             state=state,
         )

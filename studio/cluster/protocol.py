@@ -88,7 +88,8 @@ def write_training(training: Training) -> dict[str, Any]:
 def read_training(found: dict[str, Any]) -> Training:
     """Undoes write_training."""
     asked = AskedTraining.model_validate(found["asked"])
-    return Training(**{**found, "asked": asked, "loras": tuple(found["loras"])})
+    fields: dict[str, Any] = {**found, "asked": asked, "loras": tuple(found["loras"])}
+    return Training(**fields)
 
 
 def write_job(job: Job) -> dict[str, Any]:
@@ -98,9 +99,9 @@ def write_job(job: Job) -> dict[str, Any]:
 def read_job(found: dict[str, Any]) -> Job:
     """Undoes write_job."""
     fields = read_codes(found)
-    reason = as_message(fields["reason"])
-    recipe, state = Recipe.model_validate(fields["recipe"]), JobState(fields["state"])
-    return Job(**{**fields, "recipe": recipe, "state": state, "reason": reason})
+    fields |= {"recipe": Recipe.model_validate(fields["recipe"]), "state": JobState(fields["state"])}
+    fields |= {"reason": as_message(fields["reason"])}
+    return Job(**fields)
 
 
 def write_progress(progress: Progress) -> dict[str, Any]:
@@ -131,9 +132,14 @@ def write_made(made: Made) -> dict[str, Any]:
 def read_made(found: dict[str, Any]) -> Made:
     """Undoes write_made."""
     fields = read_codes(found)
-    files = [SavedFile(**{**file, "recipe": Recipe.model_validate(file["recipe"])}) for file in fields["files"]]
-    measured = Measured(**fields["measured"]) if fields["measured"] else None
-    return Made(**{**fields, "files": files, "measured": measured})
+    fields |= {"files": [_read_file(file) for file in fields["files"]]}
+    fields |= {"measured": Measured(**fields["measured"]) if fields["measured"] else None}
+    return Made(**fields)
+
+
+def _read_file(found: dict[str, Any]) -> SavedFile:
+    fields: dict[str, Any] = {**found, "recipe": Recipe.model_validate(found["recipe"])}
+    return SavedFile(**fields)
 
 
 def as_message(text: str) -> Message:

@@ -284,7 +284,7 @@ class RayHandle:
 def read_versions(address: str) -> Mapping[str, str]:
     """Returns the `ray_version` and `python_version` of a cluster; raises HeadError, for a wrong token too."""
     from ray._common.usage.usage_lib import get_cluster_metadata
-    from ray._raylet import GcsClient  # pyright: ignore[reportAttributeAccessIssue] - a compiled module
+    from ray._raylet import GcsClient  # pyrefly: ignore[missing-module-attribute] - a compiled module
 
     try:
         return get_cluster_metadata(GcsClient(address=address))

@@ -87,7 +87,7 @@ def list_due(database: Database, *, now_s: float) -> list[Delivery]:
             (webhook.cursor, webhook.owner),
         )
         if row is not None:
-            messages.append(Delivery(webhook=webhook, event=Event(**row)))
+            messages.append(Delivery(webhook=webhook, event=Event(**dict(row))))
     return messages
 
 

@@ -21,7 +21,7 @@ class _Outbox(io.RawIOBase):
     def writable(self) -> bool:
         return True
 
-    def write(self, content: bytes, /) -> int:  # pyright: ignore[reportIncompatibleMethodOverride]
+    def write(self, content: bytes, /) -> int:  # pyrefly: ignore[bad-override] - zipfile writes nothing else
         self._parts.append(bytes(content))
         return len(content)
 

@@ -137,7 +137,8 @@ def count_presets(database: Database, presets: Sequence[PresetMark], *, owner: s
         {"owner": owner},
     ):
         if row["preset"] in counts and marks[row["preset"]] != (row["model"], row["prompt"]):
-            counts[row["preset"]] += row["times"]
+            times: int = row["times"]
+            counts[row["preset"]] += times
     return counts
 
 

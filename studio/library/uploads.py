@@ -94,7 +94,7 @@ class Upload:
     @classmethod
     def from_row(cls, row: sqlite3.Row) -> "Upload":
         """Reads a full row of the table `uploads`."""
-        return cls(**row)
+        return cls(**dict(row))
 
     def to_json(self) -> dict[str, Any]:
         """Returns the upload of the REST contract; a recipe names it by its `id`."""

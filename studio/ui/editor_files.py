@@ -8,6 +8,7 @@ leaves out classes whose source cannot be found: for those of its own, here it c
 import contextlib
 import inspect
 from collections.abc import Iterator
+from typing import Any
 
 METACLASS = "ComponentMeta"
 
@@ -17,12 +18,12 @@ def without_editor_files() -> Iterator[None]:
     """Lets Gradio's components that are defined meanwhile go without `.pyi` files."""
     find = inspect.getfile
 
-    def find_all_others(thing: object) -> str:
+    def find_all_others(thing: Any) -> str:
         if type(thing).__name__ == METACLASS:
             raise OSError(f"the source of {thing} is not asked for")
-        return find(thing)  # pyright: ignore[reportArgumentType] - whatever inspect takes
+        return find(thing)
 
-    inspect.getfile = find_all_others
+    inspect.getfile = find_all_others  # pyrefly: ignore[bad-assignment] - its parameter is called `object`
     try:
         yield
     finally:

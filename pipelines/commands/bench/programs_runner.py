@@ -42,7 +42,7 @@ def run(task: dict[str, Any]) -> list[dict[str, Any]]:
     kind = mesh.devices.flat[0].device_kind
     found = []
     for stage in list_stages(model, parts, shape, batch_size=1):
-        facts = {
+        facts: dict[str, Any] = {
             "model": model.id,
             "shape": str(shape),
             "stage": stage.name,
@@ -61,7 +61,11 @@ def run(task: dict[str, Any]) -> list[dict[str, Any]]:
             ms = _measure(
                 compiled, stage.program, is_denoiser=stage.name.startswith("denoise"), repeats=task["repeats"]
             )
-            figures = {"ms": ms, "estimated_ms": _estimate_ms(compiled, find_chip(kind)), "compile_s": compile_s}
+            figures: dict[str, Any] = {
+                "ms": ms,
+                "estimated_ms": _estimate_ms(compiled, find_chip(kind)),
+                "compile_s": compile_s,
+            }
         except jax.errors.JaxRuntimeError as error:  # no room, or a chip that refuses: the other stages still run
             refusal = " ".join(str(error).split())[:MOST_REFUSAL]
             compile_s = time.perf_counter() - started_s

@@ -152,9 +152,8 @@ class _Pipeline:
         import torch
         from diffusers import DiffusionPipeline
 
-        self.pipeline: Any = DiffusionPipeline.from_pretrained(str(model.path or model.repo), dtype=torch.float32).to(
-            device
-        )
+        pipeline: Any = DiffusionPipeline.from_pretrained(str(model.path or model.repo), dtype=torch.float32)
+        self.pipeline: Any = pipeline.to(device)
         self.unet: Any = self.pipeline.unet
         for module in self.pipeline.components.values():
             if hasattr(module, "requires_grad_"):

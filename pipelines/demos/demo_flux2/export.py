@@ -39,7 +39,8 @@ def export(
     folder: Path,
 ) -> None:
     """Writes the whole model; `network` has the prefixes `text_encoder.` and `transformer.`."""
-    config = architecture.text_config(len(AutoTokenizer.from_pretrained(tokenizer_folder)))
+    tokenizer: Any = AutoTokenizer.from_pretrained(tokenizer_folder)
+    config = architecture.text_config(len(tokenizer))
     folder.mkdir(parents=True, exist_ok=True)
     autoencoder = architecture.build_vae()
     buffers = {name: value.numpy() for name, value in autoencoder.named_buffers()}

@@ -42,7 +42,8 @@ def export(
     folder: Path,
 ) -> None:
     """Writes the whole model; `network` has the prefixes `text_encoder.` and `transformer.`."""
-    config = architecture.text_config(len(AutoTokenizer.from_pretrained(tokenizer_folder)))
+    tokenizer: Any = AutoTokenizer.from_pretrained(tokenizer_folder)
+    config = architecture.text_config(len(tokenizer))
     folder.mkdir(parents=True, exist_ok=True)
     save_module(architecture.build_vae(*statistics), vae, folder / "vae")
     save_module(architecture.build_transformer(), take_part(network, "transformer"), folder / "transformer")

@@ -50,7 +50,11 @@ FLYING = Setting(
     kinds={"mountains": ("hot-air balloon",), "meadow": ("hot-air balloon",), "ocean": ("hot-air balloon",)},
 )
 # A low horizon leaves the sun room to move. At noon only the caption tells in which direction it moves.
-SUN_KINDS = {"ocean": (NOBODY, "lighthouse"), "desert": (NOBODY, "cactus"), "meadow": (NOBODY, "house")}
+SUN_KINDS: dict[str, tuple[str, ...]] = {
+    "ocean": (NOBODY, "lighthouse"),
+    "desert": (NOBODY, "cactus"),
+    "meadow": (NOBODY, "house"),
+}
 SETTINGS = {
     "sails left": SAILING,
     "sails right": SAILING,

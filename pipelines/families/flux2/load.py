@@ -112,7 +112,7 @@ def _build_modules(folder: Path, variant: Variant) -> tuple[dict[str, TracedModu
         )
     with parameters_on_meta():
         text_encoder = AutoModel.from_config(text_config)
-        transformer = Flux2Transformer2DModel.from_config(configs["transformer"])
+        transformer: Any = Flux2Transformer2DModel.from_config(configs["transformer"])
         vae: Any = AutoencoderKLFlux2.from_config(configs["vae"])
     cut_layers(text_encoder, out_layers)
     split_halvings(vae)

@@ -120,7 +120,7 @@ class UNetLoader:
         configs = {name: read_json(folder / name / "config.json") for name in ("unet", "vae")}
         text_configs = {name: CLIPTextConfig.from_pretrained(folder / name) for name in self.encoders}
         with parameters_on_meta():
-            modules = {
+            modules: dict[str, Any] = {
                 **{name: build(text_configs[name]) for name, build in self.encoders.items()},
                 "unet": UNet2DConditionModel.from_config(configs["unet"]),
                 "vae": AutoencoderKL.from_config(configs["vae"]),
@@ -128,7 +128,7 @@ class UNetLoader:
         self.check(folder, modules["unet"].config)
         split_halvings(modules["vae"])
         for name in self.encoders:
-            encoder = cast(Any, getattr(modules[name], "text_model", modules[name])).encoder
+            encoder = getattr(modules[name], "text_model", modules[name]).encoder
             encoder.layers = scan_if_long(encoder.layers)
         for module in modules["unet"].modules():
             if isinstance(module, Transformer2DModel):

@@ -74,6 +74,7 @@ def lay_out(
     token_sharding = NamedSharding(seen, PartitionSpec(rows_axis, "sp" if tokens % seen.shape["sp"] == 0 else None))
     features = transformer.num_attention_heads * transformer.attention_head_dim
     residual = jax.ShapeDtypeStruct((rows, tokens, features), parts.dtype, sharding=token_sharding)
+    kept: dict[str, Any] = {"cache_kind": MAGCACHE, "kept": residual} if cache_kind == MAGCACHE else {}
     layout = Layout(
         shape=shape,
         outputs=videos,
@@ -81,7 +82,7 @@ def lay_out(
         latents_shape=latents_CTHW,
         latents=NamedSharding(mesh, PartitionSpec(videos_axis)),
         rows=NamedSharding(seen, PartitionSpec(rows_axis)),
-        **({"cache_kind": MAGCACHE, "kept": residual} if cache_kind == MAGCACHE else {}),
+        **kept,
         tokens=token_sharding,
         pictures=NamedSharding(
             mesh,

@@ -32,8 +32,8 @@ class Environment(torchax.tensor.Environment):
 
     def __init__(self) -> None:
         super().__init__()
-        self._function_mode = _Functions(self)
-        self._dispatch_mode = _Operators(self)
+        self._function_mode: Any = _Functions(self)
+        self._dispatch_mode: Any = _Operators(self)
 
     def dispatch(self, func: Any, types: Any, args: Any, kwargs: Any) -> Any:  # noqa: ARG002 - torchax's own signature
         """Runs an operator; raises OperatorNotFound for one that torchax does not have."""

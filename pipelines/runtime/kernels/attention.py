@@ -140,7 +140,7 @@ def attend_rotated(  # noqa: PLR0917 - arrays of a traced module come by positio
         NormAndRotary(cos, sin, find_gain(x, eps), weight.astype(jnp.float32))
         for x, weight in ((query_BLC, query_weight_C), (key_BLC, key_weight_C))
     )
-    window = axes and axes.window
+    window = axes.window if axes else None
     key_BLC = _widen(key_BLC, axes)
     if _takes_kernel(axes, query_BLC.reshape(batch, length, heads, width), is_self=True):
         return attend_merged(

@@ -216,16 +216,26 @@ def read(file: Path) -> Sequence[Checked]:
     """Reads all verdicts, the oldest first; a file that is missing, damaged or of another version holds none."""
     try:
         lines = json.loads(file.read_text("utf-8"))["checked"]
-        return [Checked(**{**line, "checks": _read_checks(line["checks"])}) for line in lines]
+        return [_read_checked(line) for line in lines]
     except (OSError, ValueError, KeyError, TypeError):
         return []
 
 
+def _read_checked(line: Mapping[str, Any]) -> Checked:
+    fields: dict[str, Any] = {**line, "checks": _read_checks(line["checks"])}
+    return Checked(**fields)
+
+
 def _read_checks(checks: Mapping[str, Any]) -> dict[str, Found]:
-    found = {name: Found(**{**one, "off": tuple(one["off"])}) for name, one in checks.items()}
+    found = {name: _read_found(one) for name, one in checks.items()}
     if any(one.verdict not in get_args(Verdict) for one in found.values()):
         raise ValueError(english("a verdict of another version"))
     return found
+
+
+def _read_found(check: Mapping[str, Any]) -> Found:
+    fields: dict[str, Any] = {**check, "off": tuple(check["off"])}
+    return Found(**fields)
 
 
 def _name(checked: Checked) -> tuple[str, str, Mapping[str, str]]:

@@ -63,7 +63,7 @@ counter = CompileCounter()
 
 
 # JAX's own variable, JAX_COMPILATION_CACHE_DIR: whoever sets it has one folder for all data directories.
-_CHOSEN_BY_USER: str | None = jax.config.jax_compilation_cache_dir  # pyright: ignore[reportAttributeAccessIssue] - JAX adds its options
+_CHOSEN_BY_USER: str | None = jax.config.jax_compilation_cache_dir  # pyrefly: ignore[missing-attribute] - JAX adds its options
 
 
 def use_persistent_cache(folder: Path) -> int:
@@ -75,7 +75,7 @@ def use_persistent_cache(folder: Path) -> int:
     index, folder = folder / INDEX, Path(_CHOSEN_BY_USER or folder)
     for needed in (index.parent, folder):
         needed.mkdir(parents=True, exist_ok=True)
-    opened = jax.config.jax_compilation_cache_dir  # pyright: ignore[reportAttributeAccessIssue] - JAX adds its options
+    opened = jax.config.jax_compilation_cache_dir  # pyrefly: ignore[missing-attribute] - JAX adds its options
     damaged = repair(folder, index=index) if opened != str(folder) else 0
     jax.config.update("jax_compilation_cache_dir", str(folder))
     compilation_cache.reset_cache()  # JAX stays with the folder that it opened
@@ -100,7 +100,7 @@ def _keep_here() -> None:
         except Exception:
             log.exception("%s is not kept in the compilation cache", name)
 
-    compiler._cache_write = write  # noqa: SLF001 - JAX has no setting for it
+    compiler._cache_write = write  # noqa: SLF001 # pyrefly: ignore[bad-assignment] - JAX has no setting for it
 
 
 @contextlib.contextmanager

@@ -11,6 +11,7 @@ import re
 from collections.abc import Callable, Collection, Generator, Sequence
 from dataclasses import dataclass
 from pathlib import Path
+from typing import Any
 
 import httpx2
 from huggingface_hub import HfApi, constants, snapshot_download, try_to_load_from_cache
@@ -263,7 +264,7 @@ def _choose_files(components: tuple[str, ...], variant: str, without_weights: Co
 class Silent(tqdm):
     """Shows nothing: progress is told to whoever waits."""
 
-    def __init__(self, *args, **kwargs) -> None:
+    def __init__(self, *args: Any, **kwargs: Any) -> None:
         kwargs.pop("name", None)
         kwargs["disable"] = True
         super().__init__(*args, **kwargs)

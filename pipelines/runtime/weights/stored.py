@@ -11,8 +11,9 @@ import math
 import threading
 from collections.abc import Iterator, Sequence
 from dataclasses import dataclass
+from io import FileIO
 from pathlib import Path
-from typing import BinaryIO, Protocol
+from typing import Protocol
 
 import ml_dtypes
 import numpy as np
@@ -135,7 +136,7 @@ class Read:
         )
         return whole and destination.array.dtype == self.stored.dtype and destination.array.flags.c_contiguous
 
-    def _scatter(self, stream: BinaryIO, destinations: Sequence[Destination]) -> None:
+    def _scatter(self, stream: FileIO, destinations: Sequence[Destination]) -> None:
         """Reads all rows once, and copies each destination's part of them."""
         start = min(destination.index[0].start for destination in destinations)
         stop = max(destination.index[0].stop for destination in destinations)
@@ -150,11 +151,11 @@ class Read:
             else:
                 np.copyto(destination.array, part, casting="unsafe")
 
-    def _fill(self, stream: BinaryIO, row: int, array: np.ndarray) -> None:
+    def _fill(self, stream: FileIO, row: int, array: np.ndarray) -> None:
         stream.seek(self._find_offset(row))
         left = array.reshape(-1).view(np.uint8).data
         while left:
-            count = stream.readinto(left)  # pyright: ignore[reportAttributeAccessIssue] - unbuffered files have it
+            count = stream.readinto(left)
             if not count:
                 raise truncated(self.stored.file)
             left = left[count:]

@@ -49,7 +49,7 @@ def make_config(layers: Iterable[str], settings: TrainingSettings) -> LoraConfig
     """Returns peft's own description of the LoRA, which also goes into the file."""
     return LoraConfig(
         r=settings.rank,
-        lora_alpha=settings.alpha or settings.rank,  # pyright: ignore[reportArgumentType] - peft scales by any number
+        lora_alpha=settings.alpha or settings.rank,  # pyrefly: ignore[bad-argument-type] - peft scales by any number
         target_modules=sorted(layers),
         init_lora_weights=False,  # values come from `draw_first`
     )

@@ -87,13 +87,14 @@ class Steps:
 
     def validate(self, trained: Weights, frozen: Weights, held: RowSource) -> float:
         """Returns the mean loss of the pictures held back, at fixed noise."""
-        results = []
+        results: list[tuple[np.ndarray, np.ndarray]] = []
         for number in range(held.schedule.steps_per_epoch):
             rows = self._put(held.make_batch(number))
             program = self._find_validation(find_shape(held.find_bucket(number)), trained, rows)
             for level in range(LEVELS):
                 numbers = (hosts.place(np.int32(value), self._replicated) for value in (level, number))
-                results.append(tuple(map(hosts.fetch, program(trained, frozen, rows, *numbers))))
+                summed, weight = program(trained, frozen, rows, *numbers)
+                results.append((hosts.fetch(summed), hosts.fetch(weight)))
         return average(results)
 
     def _put(self, batch: Mapping[str, np.ndarray]) -> dict[str, jax.Array]:

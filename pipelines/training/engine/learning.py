@@ -6,7 +6,7 @@ Not here: data and rows (run.py), the loop (loop.py).
 import functools
 import json
 import tempfile
-from collections.abc import Iterator, Mapping
+from collections.abc import Callable, Iterator, Mapping
 from contextlib import ExitStack, contextmanager
 from dataclasses import dataclass
 from pathlib import Path
@@ -108,7 +108,7 @@ class Learning:
                     report.write(event)
                 self.on_event(event)
 
-            between = {}
+            between: dict[int, tuple[Callable[[int, TrainState], None], ...]] = {}
             if settings.sample:
                 sampler = stack.enter_context(SamplesUnderWay(self, built, hear))
                 between[settings.sample_every or max(1, self.checked.steps // SAMPLED)] = (sampler.make,)

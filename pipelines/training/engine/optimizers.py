@@ -67,7 +67,7 @@ def find_result(trained: Mapping[str, Any], optimizer: Any) -> Mapping[str, Any]
     is_average = lambda leaf: isinstance(leaf, ScheduleFreeState)  # noqa: E731
     for leaf in jax.tree.leaves(optimizer, is_leaf=is_average):
         if is_average(leaf):
-            return schedule_free_eval_params(leaf, trained)  # pyright: ignore[reportReturnType]
+            return schedule_free_eval_params(leaf, trained)
     return trained
 
 

@@ -87,4 +87,4 @@ def add_up(database: Database) -> list[Usage]:
         "SELECT owner, count(*) AS jobs, sum(chip_seconds) AS chip_seconds, sum(cost_usd) AS cost_usd FROM jobs "
         "WHERE chip_seconds > 0 GROUP BY owner ORDER BY sum(chip_seconds) DESC"
     )
-    return [Usage(**row) for row in rows]
+    return [Usage(**dict(row)) for row in rows]

@@ -116,7 +116,7 @@ def record(tx: Transaction, measured: Measured, worker: str = LOCAL) -> None:
 
 def read_history(database: Database, worker: str = LOCAL) -> History:
     """Reads the measurements from this worker's device, newest first."""
-    return History(tuple(Measured(**row) for row in database.read(_ROWS, {"worker": worker})))
+    return History(tuple(Measured(**dict(row)) for row in database.read(_ROWS, {"worker": worker})))
 
 
 def estimate_job_s(

@@ -225,7 +225,8 @@ class Line:
 def choose(line: Line, taker: Taker, fleet: Fleet = NOBODY, *, now: float) -> Waiting | None:
     """Returns the job that this worker runs next; None when none waits, or when it does better to keep its model."""
     own = line.find_first(taker.model) if taker.model else None
-    others = [] if taker.is_pinned else [model for model in line.list_models() if model != taker.model or not model]
+    models: list[str] = [] if taker.is_pinned else line.list_models()
+    others = [model for model in models if model != taker.model or not model]
     if not others:
         return own
     unheld = [model for model in others if not (model and fleet.holders.get(model))]

@@ -154,8 +154,8 @@ class _Reader:
                 options.append([])
                 parts.append([])
             elif what == "|" and open_braces:
-                options[-1].append(Row(tuple(parts[-1])))
-                parts[-1] = []
+                options[-1].append(Row(tuple(parts.pop())))
+                parts.append([])
             elif what == "}":
                 if not open_braces:
                     raise _refuse(

@@ -62,7 +62,7 @@ def read_a1111(text: str, *, needs_settings: bool = True) -> Found | None:
     found = find_settings(text)
     if found is None and (needs_settings or not text):
         return None
-    settings, head = found or ({}, text)
+    settings, head = found or (dict[str, str](), text)
     mark = _NEGATIVE.search(head) or _NEGATIVE_WITHIN.search(head)
     if mark is None and "Seed Mode" in settings:
         mark = _DRAW_THINGS_NEGATIVE.search(head)

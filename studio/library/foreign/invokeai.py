@@ -124,7 +124,7 @@ def _read_older(outer: Fields) -> Found:
 
 def _split_prompt(text: str) -> tuple[str, str]:
     """Splits off the negative prompt, which is in square brackets."""
-    negative = ", ".join(part.strip() for part in re.findall(r"\[([^\[\]]*)\]", text))
+    negative: str = ", ".join(part.strip() for part in re.findall(r"\[([^\[\]]*)\]", text))
     return re.sub(r"\[[^\[\]]*\]", "", text).strip(), negative
 
 

@@ -91,9 +91,7 @@ class Hub:
                 if name not in known:
                     refused.append(Refusal(name=name[:80], detail=say("It is not in this repository.")))
                     continue
-                file = api.hf_hub_download(  # pyright: ignore[reportUnknownMemberType] - tqdm has no types
-                    repo, FOLDER + name, repo_type="dataset", local_dir=folder
-                )
+                file = api.hf_hub_download(repo, FOLDER + name, repo_type="dataset", local_dir=folder)
                 try:
                     presets += read_file(Path(file).read_bytes()).presets
                 except PresetError as error:

@@ -84,7 +84,7 @@ def test_the_command_says_it_once_and_exits_with_1(tmp_path: Path, capsys: pytes
     assert main([*line.split()[:-1], "--pretend", "upsample=refused"]) == 1
     text = capsys.readouterr().out
     assert "BAD  upsample" in text and "Kernels that are off: upsample." in text
-    assert find_known(tmp_path / "cache" / "jax").off == ()  # pyright: ignore[reportOptionalMemberAccess]
+    assert find_known(tmp_path / "cache" / "jax").off == ()
 
 
 def test_a_process_whose_doctor_is_gone_ends(tmp_path: Path, wait_for: Callable[..., Any]) -> None:
@@ -136,7 +136,7 @@ def test_a_picture_that_is_right_only_without_our_kernels_switches_all_of_them_o
     found = examine(tmp_path, cache_dir=tmp_path / "cache" / "jax")
     assert found.checks["picture"].off == tuple(switches.INSTEAD) and "38.0 dB" in found.checks["picture"].detail
     assert tasks[1]["off"] == [*switches.INSTEAD]
-    assert set(find_known(tmp_path / "cache" / "jax").off) == switches.INSTEAD.keys()  # pyright: ignore[reportOptionalMemberAccess]
+    assert set(find_known(tmp_path / "cache" / "jax").off) == switches.INSTEAD.keys()
 
 
 def test_chips_that_a_killed_process_holds_a_moment_longer_are_tried_again(

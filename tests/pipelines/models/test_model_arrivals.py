@@ -81,7 +81,7 @@ def test_a_download_that_broke_off_goes_on_where_it_stopped(tmp_path: Path, web:
     web.breaks_after = 2**20  # of what is asked for next, once more
     web.asked.clear()
     assert bring(tmp_path, url) == "boats-v6"
-    assert read_data_dir(tmp_path).get("boats-v6").file.read_bytes() == boats  # pyright: ignore[reportOptionalMemberAccess]
+    assert read_data_dir(tmp_path).get("boats-v6").file.read_bytes() == boats
     assert [wanted for _, wanted, _ in web.asked] == ["bytes=0-1048575", f"bytes={have}-", f"bytes={have + 2**20}-"]
 
 
@@ -102,7 +102,7 @@ def test_what_cannot_go_on_begins_anew(tmp_path: Path, web: WebStub, boats: byte
     else:
         web.knows_ranges = False
     bring(tmp_path, url)
-    assert read_data_dir(tmp_path).get("boats-v6").file.read_bytes() == boats  # pyright: ignore[reportOptionalMemberAccess]
+    assert read_data_dir(tmp_path).get("boats-v6").file.read_bytes() == boats
 
 
 def test_what_is_none_of_ours_is_refused_by_its_header(tmp_path: Path, web: WebStub) -> None:

@@ -84,7 +84,7 @@ def test_a_model_of_ones_own_is_like_the_shipped_one_of_its_kind(model_id: str) 
     ],
 )
 def test_a_folder_that_cannot_run_says_why(tmp_path: Path, changes: dict[str, object], told: str) -> None:
-    write_sdxl(tmp_path / "mine", **changes)  # pyright: ignore[reportArgumentType]
+    write_sdxl(tmp_path / "mine", **changes)
     write_sdxl(tmp_path / "other")
     found = find(tmp_path)
     assert told in found.pop("mine")

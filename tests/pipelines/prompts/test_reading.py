@@ -60,12 +60,12 @@ def test_the_last_word_that_is_read_is_found(model_id: str) -> None:
 def test_a_length_that_the_pipeline_gives_counts_and_not_the_tokenizers_own(model_id: str) -> None:
     model = get(model_id)
     found = [read_prompt(dataclasses.replace(model, text_length=length), LONG) for length in (40, 64)]
-    assert found[1].limit - found[0].limit == 24  # pyright: ignore[reportOptionalMemberAccess]
+    assert found[1].limit - found[0].limit == 24
 
 
 def test_sdxl_takes_chunks_as_it_needs_them() -> None:
     model = get("demo-sdxl")
-    size = read_prompt(model, "a").room  # pyright: ignore[reportOptionalMemberAccess]
+    size = read_prompt(model, "a").room
     assert [count_chunks(model, "a " * count, "") for count in (1, size, size + 1, 9 * size)] == [1, 1, 2, 4]
     assert count_chunks(model, "a", "b " * (size + 1)) == 2
     assert count_chunks(model, "a BREAK b BREAK c", None) == 3

@@ -130,7 +130,7 @@ def test_a_lost_machine_costs_the_steps_since_the_last_state_that_came(
             saved = read_saved(database, job_id)
             cluster.machines["two"] = three = Machine(tmp_path / "three", epoch="second")
             go_back = three.desk.trainings.go_back
-            three.desk.trainings.go_back = lambda job, step: (resumed.append(step), go_back(job, step))  # type: ignore[method-assign]
+            three.desk.trainings.go_back = lambda job, step: (resumed.append(step), go_back(job, step))
             with work_on(three, catalog, step_s=0.0):
                 await until("its end", lambda: read_state(database, job_id) == "done")
             assert resumed == [saved]

@@ -38,7 +38,7 @@ Read = Callable[..., Reading]
 
 
 def compute(update: Update, *index: slice) -> np.ndarray:
-    return update.compute(index)  # type: ignore[attr-defined]
+    return update.compute(index)
 
 
 @pytest.fixture(name="read")

@@ -20,7 +20,7 @@ TIMESTEPS = torch.tensor([0, 3, 250, 500, 998, 999])
 
 def _draw() -> tuple[torch.Tensor, torch.Tensor, torch.Tensor]:
     generator = torch.Generator().manual_seed(1)
-    return tuple(torch.randn(6, 4, 8, 8, generator=generator) for _ in range(3))  # pyright: ignore[reportReturnType]
+    return tuple(torch.randn(6, 4, 8, 8, generator=generator) for _ in range(3))
 
 
 def _compute_as_script(

@@ -125,7 +125,7 @@ def hub(monkeypatch: pytest.MonkeyPatch, client: TestClient) -> Iterator[StubHub
     hub.url = f"http://127.0.0.1:{server.server_address[1]}"
     thread = threading.Thread(target=server.serve_forever, kwargs={"poll_interval": 0.02})
     thread.start()
-    state = client.app.state  # type: ignore[attr-defined]
+    state = client.app.state
     state.studio = replace(state.studio, hub_endpoint=hub.url)
     yield hub
     server.shutdown()
@@ -191,7 +191,7 @@ def test_what_is_no_repository_is_refused_before_anything_is_asked(client: TestC
 
 
 def test_a_hub_that_does_not_answer_is_told_as_such(client: TestClient, hub: StubHub) -> None:
-    state = client.app.state  # type: ignore[attr-defined]
+    state = client.app.state
     state.studio = replace(state.studio, hub_endpoint="http://127.0.0.1:9")
     assert client.get(URL).json()["error"]["detail"] == "The hub cannot be reached."
 

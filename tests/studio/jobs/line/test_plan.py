@@ -73,7 +73,7 @@ def test_what_joins_a_batch_leaves_the_line_with_it() -> None:
     plan = Plan(Line(jobs("abaa")))
 
     def join_all(_first: Waiting, others: object) -> list[Waiting]:
-        return [*others]  # type: ignore[misc]
+        return [*others]
 
     served = plan.serve(Taker(model="a"), Fleet(holders={"a": 1}), now=NOW, join=join_all)
     assert [(turn.job_id, turn.together_with) for turn in served] == [("a0", None), ("a2", "a0"), ("a3", "a0")]
