@@ -75,7 +75,9 @@ SHORTEST_PAUSE_S, LONGEST_PAUSE_S = 0.01, 0.1
 
 def pytest_configure(config: pytest.Config) -> None:
     if getattr(config.option, "numprocesses", None) and "PYTEST_XDIST_WORKER" not in os.environ:
-        share_forked_python()
+        script = share_forked_python()
+        if config.option.markexpr != "unit":  # whose tests import nothing of what a fork has imported
+            config.option.tx = [f"popen//python={script}" for _ in config.option.tx]
     if "PYTEST_XDIST_WORKER" not in os.environ:
         forget_old_programs(FOLDER)
 

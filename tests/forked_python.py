@@ -1,9 +1,10 @@
 """A `python` whose processes have imported PyTorch and diffusers: most of what a command does before it begins.
 
 `find_forked_python()` takes the place of `sys.executable` before `-m MODULE` and `-c CODE`, in tests and in what
-product code starts. It is a script that asks a server, one of all test processes, to fork; the fork has the script's
-arguments, environment, folder and open streams, and neither JAX nor anything of Lumesh. The script waits for it, hands
-signals on and ends as it did; a fork whose script is gone is killed. A cluster's processes are no forks.
+product code starts, and for the test processes themselves. It is a script that asks a server, one for all of them, to
+fork; the fork has the script's arguments, environment, folder and open streams, and neither JAX nor anything of Lumesh.
+The script waits for it, hands signals on and ends as it did; a fork whose script is gone is killed. A cluster's
+processes are no forks.
 What the interpreter or the environment do to the imports of PyTorch is only seen by `sys.executable`.
 """
 
@@ -22,6 +23,7 @@ import socket
 import subprocess
 import sys
 import tempfile
+import types
 from dataclasses import dataclass, field
 from pathlib import Path
 from typing import Any, NoReturn
@@ -50,6 +52,7 @@ MODULES = (
 OWN_INTERPRETER = ("ray.", "studio.cluster")  # modules that start others, which look at who started them
 SHARED = "TESTS_FORKED_PYTHON"  # names the script of the server that somebody else has started
 STREAMS = (0, 1, 2)
+UNBUFFERED = "-u"  # as pytest-xdist starts its processes, which write to the streams by themselves
 LENGTH = 8  # of a request, in bytes before it
 
 _given = dict(os.environ)  # of the server, before it imports anything
@@ -103,9 +106,10 @@ def find_forked_python() -> str:
     return str(script)
 
 
-def share_forked_python() -> None:
+def share_forked_python() -> str:
     """Starts the server for this process and all that it starts. It imports nothing before it is asked for a fork."""
     os.environ[SHARED] = find_forked_python()
+    return os.environ[SHARED]
 
 
 def _end(server: subprocess.Popen[bytes], folder: Path) -> None:
@@ -135,7 +139,8 @@ class Request:
         imported = {name: value for name, value in os.environ.items() if name not in _given}
         os.environ.clear()
         os.environ.update(imported | self.environment)
-        kind, what, *arguments = self.words
+        words = self.words[1:] if self.words[0] == UNBUFFERED else self.words
+        kind, what, *arguments = words
         paths = self.environment.get("PYTHONPATH", "").split(os.pathsep)
         sys.path[:1] = [self.folder if kind == "-m" else "", *filter(None, paths)]
         if kind == "-m":
@@ -144,7 +149,8 @@ class Request:
         else:
             assert kind == "-c", f"{sys.executable} {kind} has no forked process"
             sys.argv = ["-c", *arguments]
-            exec(compile(what, "<string>", "exec"), {"__name__": "__main__"})
+            main = sys.modules["__main__"] = types.ModuleType("__main__")
+            exec(compile(what, "<string>", "exec"), vars(main))
 
 
 def _check_environment(environment: dict[str, str]) -> None:
