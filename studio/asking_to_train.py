@@ -57,7 +57,8 @@ def submit(visit: Visit, asked: AskedTraining) -> Job:
         title=name,
     )
     quota = visit.studio.settings.queue_quota
-    return trainings.submit(visit.database, wanted, asked, name=name, owner=visit.owner, quota=quota)
+    prior = lessons.describe_prior(asked, model)
+    return trainings.submit(visit.database, wanted, asked, name=name, owner=visit.owner, quota=quota, prior=prior)
 
 
 def prepare(visit: Visit, asked: AskedTraining) -> Prepared:

@@ -16,6 +16,7 @@ from pipelines.messages import Message, say
 from studio import events
 from studio.database import Database
 from studio.jobs import claims, queue
+from studio.jobs.costs.lessons import Prior
 from studio.jobs.job import TRAIN, Job, append_event, end, move
 from studio.jobs.queue import JobStateError, Wanted
 from studio.jobs.states import JobState
@@ -48,15 +49,29 @@ class Training:
         )
 
 
-def submit(database: Database, wanted: Wanted, asked: AskedTraining, *, name: str, owner: str, quota: int) -> Job:
-    """Queues a training with its pictures; raises RecipeError for pictures that are not the owner's, by number."""
+def submit(
+    database: Database,
+    wanted: Wanted,
+    asked: AskedTraining,
+    *,
+    name: str,
+    owner: str,
+    quota: int,
+    prior: Prior | None = None,
+) -> Job:
+    """Queues a training with its pictures; raises RecipeError for pictures that are not the owner's, by number.
+
+    `prior` is what the model makes before it learns.
+    """
     assert wanted.kind == TRAIN
     with database.write() as tx:
         if problems := find_strangers(tx.execute, asked, owner=owner):
             raise RecipeError(problems)
         [job] = queue.add_all(tx, [wanted], owner=owner, quota=quota)
+        count, recipe = (prior.count, json.dumps(prior.recipe.to_json())) if prior else (0, "")
         tx.execute(
-            "INSERT INTO trainings (job_id, name, asked) VALUES (?, ?, ?)", (job.id, name, asked.model_dump_json())
+            "INSERT INTO trainings (job_id, name, asked, prior_pictures, prior_recipe) VALUES (?, ?, ?, ?, ?)",
+            (job.id, name, asked.model_dump_json(), count, recipe),
         )
         images = [(job.id, picture.id) for picture in asked.pictures]
         tx.executemany("INSERT OR IGNORE INTO job_images (job_id, image) VALUES (?, ?)", images)

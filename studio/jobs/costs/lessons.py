@@ -4,12 +4,14 @@ A step with twins (jobs/training.py) has twice the rows of one without, so they 
 that the model makes before it learns are measured by themselves, as every picture of that model is.
 """
 
+from dataclasses import dataclass
 from typing import Any
 
 from pipelines.models.model import Model
 from pipelines.recipes.recipe import Recipe
 from studio.jobs.costs.cost import HOUR_S
 from studio.jobs.costs.estimates import History, estimate_job_s
+from studio.jobs.training import AskedTraining
 from studio.jobs.workers import WorkerRow
 
 TWINS = "train"
@@ -27,11 +29,39 @@ def estimate_training_s(history: History, model: str, *, steps: int, programs: s
     return estimate_job_s(history, recipe, programs=programs, shape_state="warm", is_resident=True, steps=steps)
 
 
+@dataclass(frozen=True, kw_only=True)
+class Prior:
+    """The pictures that a model makes before it learns: `count` of them, each like this recipe."""
+
+    count: int
+    recipe: Recipe
+
+
+def describe_prior(asked: AskedTraining, model: Model) -> Prior | None:
+    """Returns what a training makes before it learns, if anything."""
+    count = asked.count_prior_pictures(model)
+    return Prior(count=count, recipe=_describe_picture(model)) if count else None
+
+
+def estimate_prior_s(history: History, prior: Prior | None) -> float | None:
+    """Estimates the seconds of all of them; None when the model has made none of that size yet."""
+    if prior is None:
+        return 0.0
+    picture_s = _estimate_s(history, prior.recipe)
+    return None if picture_s is None else prior.count * picture_s
+
+
 def estimate_picture_s(history: History, model: Model) -> float | None:
     """Estimates the seconds of one picture, or clip, as the model makes it when nothing else is asked."""
-    shape = str(model.default_shape)
-    recipe = Recipe(model=model.id, prompt="", shape=shape, steps=model.steps)
-    return estimate_job_s(history, recipe, programs=shape, shape_state="warm", is_resident=True)
+    return _estimate_s(history, _describe_picture(model))
+
+
+def _describe_picture(model: Model) -> Recipe:
+    return Recipe(model=model.id, prompt="", shape=str(model.default_shape), steps=model.steps)
+
+
+def _estimate_s(history: History, picture: Recipe) -> float | None:
+    return estimate_job_s(history, picture, programs=str(picture.shape), shape_state="warm", is_resident=True)
 
 
 def describe_cost(seconds: float | None, worker: WorkerRow) -> dict[str, Any]:

@@ -12,6 +12,7 @@ from dataclasses import dataclass, field, replace
 from pipelines.messages import NOTHING, Message, join, say, say_count
 from pipelines.recipes.recipe import Recipe
 from studio.jobs.costs.estimates import History, estimate_job_s, read_shape_state
+from studio.jobs.costs.lessons import Prior, estimate_prior_s
 from studio.jobs.line.batch_join import Company, Share
 from studio.jobs.line.order import Fleet, Line, Taker, Waiting
 from studio.jobs.line.plan import PlaceInLine, Plan
@@ -35,13 +36,14 @@ class Place:
 
 @dataclass(frozen=True, kw_only=True)
 class Asked:
-    """The properties of a waiting job that its estimate depends on."""
+    """The properties of a waiting job that its estimate depends on; `prior` is what a training makes first."""
 
     kind: str
     owner: str
     recipe: Recipe
     programs: str
     steps: int
+    prior: Prior | None = None
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -52,6 +54,7 @@ class Running:
     programs: str
     steps: int
     eta_s: float | None
+    prior: Prior | None = None
 
 
 @dataclass(kw_only=True)
@@ -77,7 +80,7 @@ class Server:
     def __post_init__(self) -> None:
         self.resident = self.row.model
         if now := self.running:
-            own_s, _ = self._estimate(now.recipe, now.programs, now.steps)
+            own_s, _ = self._estimate(now.recipe, now.programs, now.steps, now.prior)
             self.resident = now.recipe.model
             self.ready.add((now.recipe.model, now.programs))
             self.free_s = own_s if now.eta_s is None else now.eta_s
@@ -97,9 +100,10 @@ class Server:
         then = now + (self.free_s or 0.0)
         return plan.serve(taker, fleet, now=then, switch_s=self._switch_s, join=join, must_take=must_take)
 
-    def run(self, recipe: Recipe, programs: str, steps: int, *, now: float) -> None:
+    def run(self, job: Asked, *, now: float) -> None:
         """Advances the simulated state to the end of such a job."""
-        own_s, own_error_s = self._estimate(recipe, programs, steps)
+        recipe, programs = job.recipe, job.programs
+        own_s, own_error_s = self._estimate(recipe, programs, job.steps, job.prior)
         self.free_s = _add(self.free_s, own_s)
         self.error_s = None if self.free_s is None else _add(self.error_s, own_error_s)
         if self.resident != recipe.model:
@@ -108,16 +112,19 @@ class Server:
             self.ready.clear()
         self.ready.add((recipe.model, programs))
 
-    def _estimate(self, recipe: Recipe, programs: str, steps: int) -> tuple[float | None, float | None]:
+    def _estimate(
+        self, recipe: Recipe, programs: str, steps: int, prior: Prior | None
+    ) -> tuple[float | None, float | None]:
         """Estimates a job's seconds and their error. Cached, because jobs of a long line are mostly alike."""
         key = (recipe.model, programs)
         state = "warm" if key in self.ready else read_shape_state(self.row, self.history, *key)
         is_resident = self.resident == recipe.model
-        kind = (*key, recipe.batch_size, steps, state, is_resident)
+        kind = (*key, recipe.batch_size, steps, prior and prior.count, state, is_resident)
         if kind not in self._known:
             own_s = estimate_job_s(
                 self.history, recipe, programs=programs, shape_state=state, is_resident=is_resident, steps=steps
             )
+            own_s = _add(own_s, estimate_prior_s(self.history, prior))
             self._known[kind] = own_s, _multiply(own_s, self.history.estimate_error(recipe, programs))
         return self._known[kind]
 
@@ -147,7 +154,7 @@ def foresee(
                 reason = say("runs together with job {place} in line", place=first.position)
                 places[turn.job_id] = replace(first, position=position, reason=reason)
             else:
-                server.run(job.recipe, job.programs, job.steps, now=now)
+                server.run(job, now=now)
                 reason = turn.reason or activity
                 if not reason:
                     reason = _say_place(before, owner=job.owner, is_busy=is_busy)

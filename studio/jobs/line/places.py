@@ -4,6 +4,7 @@ Every page reads its queue anew after every event, so the places are cached: the
 readers. Not here: how they are computed (foresight.py).
 """
 
+import sqlite3
 import threading
 import time
 from collections.abc import Sequence
@@ -14,12 +15,18 @@ from pipelines.recipes.recipe import Recipe
 from studio import events
 from studio.database import Database
 from studio.jobs.costs.estimates import read_history
+from studio.jobs.costs.lessons import Prior
 from studio.jobs.job import Job
 from studio.jobs.line.foresight import Asked, Place, Running, Server, foresee
 from studio.jobs.line.standing import read_job_s
 from studio.jobs.line.waiting_rows import IN_ORDER, read_line
 from studio.jobs.states import JobState
 from studio.jobs.workers import WorkerState, read_workers
+
+_PRIOR = """
+(SELECT prior_pictures FROM trainings WHERE job_id = jobs.id) AS prior_pictures,
+(SELECT prior_recipe FROM trainings WHERE job_id = jobs.id) AS prior_recipe FROM jobs
+"""
 
 
 @dataclass(kw_only=True)
@@ -67,7 +74,7 @@ def read_places(database: Database) -> dict[str, Place]:
     Jobs have no eta from the first one on whose programs were never measured.
     """
     rows = database.read(
-        "SELECT id, kind, owner, recipe, programs, steps FROM jobs WHERE state = ?", (JobState.QUEUED,)
+        f"SELECT id, kind, owner, recipe, programs, steps, {_PRIOR} WHERE state = ?", (JobState.QUEUED,)
     )
     asked = {
         row["id"]: Asked(
@@ -76,6 +83,7 @@ def read_places(database: Database) -> dict[str, Place]:
             recipe=Recipe.model_validate_json(row["recipe"]),
             programs=row["programs"],
             steps=row["steps"],
+            prior=_read_prior(row),
         )
         for row in rows
     }
@@ -83,14 +91,25 @@ def read_places(database: Database) -> dict[str, Place]:
     return foresee(read_line(database), asked, servers, job_s=read_job_s(database), now=time.time())
 
 
+def _read_prior(row: sqlite3.Row) -> Prior | None:
+    if not row["prior_pictures"]:
+        return None
+    return Prior(count=row["prior_pictures"], recipe=Recipe.model_validate_json(row["prior_recipe"]))
+
+
 def _read_servers(database: Database) -> list[Server]:
     """Reads the workers that take jobs; before any was started, the first one."""
     running: dict[str, Running] = {}
     for row in database.read(
-        f"SELECT worker, eta_s, recipe, programs, steps FROM jobs WHERE state = ? {IN_ORDER}", (JobState.RUNNING,)
+        f"SELECT worker, eta_s, recipe, programs, steps, {_PRIOR} WHERE state = ? {IN_ORDER}", (JobState.RUNNING,)
     ):
-        recipe = Recipe.model_validate_json(row["recipe"])
-        now = Running(recipe=recipe, programs=row["programs"], steps=row["steps"], eta_s=row["eta_s"])
+        now = Running(
+            recipe=Recipe.model_validate_json(row["recipe"]),
+            programs=row["programs"],
+            steps=row["steps"],
+            eta_s=row["eta_s"],
+            prior=_read_prior(row),
+        )
         running.setdefault(row["worker"], now)
     workers = read_workers(database)
     up = [worker for worker in workers if worker.state is not WorkerState.STOPPED]

@@ -156,9 +156,8 @@ def _read_made(file: Path, refs: dict[str, str], *, step: int) -> tuple[np.ndarr
 def _estimate_s(history: History, job: Job, training: Training, model: Model) -> float | None:
     """Estimates what the whole training takes, with the pictures that the model makes first."""
     learning_s = lessons.estimate_training_s(history, model.id, steps=job.steps, programs=job.programs)
-    count = training.asked.count_prior_pictures(model)
-    picture_s = lessons.estimate_picture_s(history, model) if count else 0.0
-    return None if learning_s is None or picture_s is None else learning_s + count * picture_s
+    prior_s = lessons.estimate_prior_s(history, lessons.describe_prior(training.asked, model))
+    return None if learning_s is None or prior_s is None else learning_s + prior_s
 
 
 class _Watch:

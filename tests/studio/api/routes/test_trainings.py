@@ -319,6 +319,11 @@ def test_pictures_of_other_things_are_made_first_and_their_time_is_told_apart(
     assert told["prior"]["picture"]["seconds"] > 0
     assert (told["strengths"]["usual"]["seconds"] > 0, told["strengths"]["usual"]["alone"]["seconds"]) == (True, None)
 
+    plain, first = ask(name="plain", steps=2), ask(name="first", prior_prompts=["auto", "A dog"], steps=2)
+    waits = [look(client, job_id)["job"]["eta_s"] for job_id in (plain, first)]
+    pictures_s = (len(examples) + 1) * told["prior"]["picture"]["seconds"]
+    assert waits[1] - waits[0] == pytest.approx(waits[0] + pictures_s, abs=0.1), "the line counts them"
+
 
 def test_a_pause_while_other_things_are_made_ends_it_and_they_are_not_made_twice(
     client: TestClient, worker: Worker, ask: Ask
