@@ -53,6 +53,8 @@ class OutboxTrainingDesk:
         self._refs: dict[Claim, tuple[str, ...] | None] = {}
         self._saved: dict[Claim, int] = {}
         """The steps whose states were not sent yet."""
+        self._sent: set[Claim] = set()
+        """Those of which a state was sent."""
         self._learnt: dict[Claim, dict[str, bytes]] = {}
 
     # The dispatcher's side.
@@ -72,13 +74,17 @@ class OutboxTrainingDesk:
 
     def read(self, job: Job) -> Training:
         """Reads what was asked, and puts the work that came with it into its place."""
-        order = self._held[protocol.claim_of(job)]
-        assert order.training is not None, "the dispatcher sends it with a training"
-        folder = self._settings.training_dir / job.id
+        claim = protocol.claim_of(job)
+        order, folder = self._held[claim], self._settings.training_dir / job.id
         training_packs.forget(folder)  # of an earlier attempt, older than what came
         if order.state is not None:
             training_packs.unpack(self._stock.find(order.state).read_bytes(), folder)
-        return protocol.read_training(order.training)
+        return self._read_asked(claim)
+
+    def _read_asked(self, claim: Claim) -> Training:
+        asked = self._held[claim].training
+        assert asked is not None, "the dispatcher sends it with a training"
+        return protocol.read_training(asked)
 
     def find_pictures(self, job: Job, training: Training) -> tuple[Path, ...]:  # noqa: ARG002 - they came along
         return tuple(self._stock.find(one) for one in self._held[protocol.claim_of(job)].inputs)
@@ -130,10 +136,16 @@ class OutboxTrainingDesk:
         return self._learnt.pop(protocol.claim_of(job), {})
 
     def end(self, job: Job, *, is_done: bool) -> None:
-        """Sends the last state of a training that may go on, and forgets the training."""
-        if not is_done:
-            self._send_state(job)
+        """Sends the last state of a training that may go on, and forgets the training.
+
+        One that ends before its first state sends the pictures that the model made before.
+        """
         claim = protocol.claim_of(job)
+        if not is_done:
+            if claim not in self._sent:
+                self._saved.setdefault(claim, self._read_asked(claim).saved_step)
+            self._send_state(job)
+        self._sent.discard(claim)
         self._pausing.discard(claim)
         self._refs.pop(claim, None)
         self._saved.pop(claim, None)
@@ -147,6 +159,7 @@ class OutboxTrainingDesk:
         step = self._saved.pop(claim)
         if (packed := training_packs.pack(folder)) is not None:
             self._outbox.put("state", claim, {"step": step}, {"packed": packed})
+            self._sent.add(claim)
 
     def _tell(self, job: Job, what: str, data: dict[str, Any], blobs: dict[str, bytes] | None = None) -> None:
         self._send_state(job)

@@ -1,10 +1,10 @@
 """A training on another machine: its pictures go there, all that it tells comes back, and it goes on wherever it is."""
 
 import asyncio
-import functools
 import threading
 from collections.abc import Callable, Iterator
 from contextlib import contextmanager
+from dataclasses import replace
 from pathlib import Path
 from typing import Any, cast
 
@@ -16,7 +16,7 @@ from studio.cluster import dispatcher, giving, storing
 from studio.database import Database
 from studio.jobs import trainings, workers
 from studio.settings import Settings
-from studio.worker.learning import pretend_to_learn
+from studio.worker.learning import Learnt, Lesson, pretend_to_learn
 from studio.worker.loop import Worker
 from studio.worker.resident import Resident
 from tests.studio.cluster.machines import Machine, Machines, until
@@ -40,9 +40,20 @@ def job_id(client: TestClient, upload: Callable[..., str]) -> str:
 
 
 @contextmanager
-def work_on(machine: Machine, catalog: Catalog, *, step_s: float = 0.01) -> Iterator[None]:
-    """Lets a machine's worker run what comes, in a thread."""
+def work_on(
+    machine: Machine,
+    catalog: Catalog,
+    *,
+    step_s: float = 0.01,
+    hear: Callable[[dict[str, Any]], object] = lambda _event: None,
+) -> Iterator[None]:
+    """Lets a machine's worker run what comes, in a thread; `hear` is told what trainings tell."""
     ending = threading.Event()
+
+    def learn(lesson: Lesson) -> Learnt:
+        told = replace(lesson, on_event=lambda event: (hear(event), lesson.on_event(event)))
+        return pretend_to_learn(told, step_s=step_s)
+
     worker = Worker(
         settings=machine.settings,
         desk=machine.desk,
@@ -50,7 +61,7 @@ def work_on(machine: Machine, catalog: Catalog, *, step_s: float = 0.01) -> Iter
         resident=Resident(lambda *_: pytest.fail("a training loads no model to make pictures")),
         default_model=catalog.default,
         is_prepared=True,
-        learn=functools.partial(pretend_to_learn, step_s=step_s),
+        learn=learn,
     )
 
     def run() -> None:
@@ -113,6 +124,40 @@ def test_a_training_pauses_on_one_machine_and_ends_on_another(
     assert (settings.loras_dir / "zorb.safetensors").is_file()
     assert not three.settings.loras_dir.exists()
     assert not [*two.settings.training_dir.glob("*"), *three.settings.training_dir.glob("*")]
+
+
+def test_a_pause_before_the_first_step_keeps_the_pictures_that_were_made_first(
+    settings: Settings, client: TestClient, catalog: Catalog, upload: Callable[..., str], tmp_path: Path
+) -> None:
+    database = cast("Any", client.app).state.studio.database
+    asked = {"model": "demo-sdxl", "name": "zorb", "steps": 2, "prior_prompts": [f"A dog {n}" for n in range(40)]}
+    pictures = [{"id": upload("red"), "caption": "A red zorb"}]
+    job_id = client.post("/api/v1/trainings", json={**asked, "pictures": pictures}).raise_for_status().json()["id"]
+    two, three = Machine(tmp_path / "two"), Machine(tmp_path / "three")
+
+    def count_made() -> int:
+        return len([*(two.settings.training_dir / job_id / "prior").glob("*")])
+
+    async def begin() -> None:
+        async with serve(settings, database, Machines(two=two)):
+            with work_on(two, catalog, step_s=0.05):
+                await until("pictures", lambda: count_made() > 2)
+                client.post(f"/api/v1/trainings/{job_id}/pause").raise_for_status()
+                await until("the pause", lambda: read_state(database, job_id) == "paused")
+
+    asyncio.run(begin())
+    kept = len([*(settings.training_dir / job_id / "prior").iterdir()])
+    assert 2 < kept < 40
+    client.post(f"/api/v1/trainings/{job_id}/continue").raise_for_status()
+    totals: list[int] = []
+
+    async def go_on() -> None:
+        async with serve(settings, database, Machines(three=three)):
+            with work_on(three, catalog, step_s=0.0, hear=lambda event: totals.append(event.get("total", 0))):
+                await until("its end", lambda: read_state(database, job_id) == "done")
+
+    asyncio.run(go_on())
+    assert totals[0] == 40 - kept
 
 
 def test_a_lost_machine_costs_the_steps_since_the_last_state_that_came(
