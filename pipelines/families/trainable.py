@@ -32,6 +32,14 @@ class Denoiser:
     """What its LoRA's file name ends in, such as `_high_noise`."""
 
 
+@dataclass(frozen=True, kw_only=True)
+class Cut:
+    """The widths of a linear layer's pieces: of its outputs, or else of its inputs."""
+
+    outputs: tuple[int, ...] = ()
+    inputs: tuple[int, ...] = ()
+
+
 class Learner(Protocol):
     """The code with which a family learns."""
 
@@ -63,6 +71,10 @@ class Learner(Protocol):
 
     def stack_layers(self, module: Any, mesh: Any) -> None:
         """Turns long lists of layers into scans."""
+        ...
+
+    def list_cuts(self, module: Any) -> Mapping[str, Cut]:
+        """Names the linear layers whose product is taken apart at once, or made of what was put together for it."""
         ...
 
     def find_shift(self, model: Model, folder: Path, shape: Shape) -> float:
@@ -127,6 +139,10 @@ class FlowLearner:
     def list_denoisers(self, folder: Path, scheduler_config: Mapping[str, Any]) -> tuple[Denoiser, ...]:  # noqa: ARG002
         """See `Learner`."""
         return (Denoiser(component="transformer"),)
+
+    def list_cuts(self, module: Any) -> Mapping[str, Cut]:  # noqa: ARG002
+        """See `Learner`."""
+        return {}
 
     def choose_autoencoder_dtype(self, autoencoder: Any, dtype: Any) -> Any:  # noqa: ARG002
         """See `Learner`."""

@@ -34,7 +34,8 @@ PALLAS_UTILISATION = 0.56
 # The same share of JAX's splash attention, by the schedules of its kernels in tiles of 1024 tokens. They take so many
 # cycles for 0.54 GFLOP forward and 1.34 backward: 3859 and 5999 on v6e, 3731 and 5453 on v7x, where exponentials and
 # maxima are most of them; 6092 and 10024 on v5e, and on one core 6387 and 10480 on v5p, 8361 and 11996 on v4, whose
-# matrix units are slower. A share of more than 95 % is counted as 95.
+# matrix units are slower. A share of more than 95 % is counted as 95. On v6e and v7x flash.py's kernel goes forward, if
+# it is not switched off; it has 56 % there, too, though it multiplies its logits once more (57 % without).
 SPLASH_UTILISATION = {
     V4.name: {"fwd": 0.49, "dkv": 0.85, "dq": 0.85},
     V5E.name: {"fwd": 0.67, "dkv": 0.95, "dq": 0.95},

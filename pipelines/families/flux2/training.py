@@ -11,7 +11,12 @@ import jax
 import jax.numpy as jnp
 import numpy as np
 from diffusers import AutoencoderKLFlux2, Flux2Transformer2DModel
-from diffusers.models.transformers.transformer_flux2 import Flux2SingleTransformerBlock, Flux2TransformerBlock
+from diffusers.models.transformers.transformer_flux2 import (
+    Flux2FeedForward,
+    Flux2ParallelSelfAttention,
+    Flux2SingleTransformerBlock,
+    Flux2TransformerBlock,
+)
 from diffusers.pipelines.flux2.pipeline_flux2 import compute_empirical_mu
 from jax.sharding import Mesh, NamedSharding, PartitionSpec
 
@@ -20,7 +25,7 @@ from pipelines.families.flux2.denoise import make_image_ids, make_text_ids, pack
 from pipelines.families.flux2.parts import PATCH, Parts
 from pipelines.families.flux2.references import build_reference_program
 from pipelines.families.flux2.sharding import scan_layers
-from pipelines.families.trainable import FlowLearner, Rows
+from pipelines.families.trainable import Cut, FlowLearner, Rows
 from pipelines.models.catalog import Model, Shape
 from pipelines.runtime.bridge.autoencoder import split_halvings
 from pipelines.runtime.bridge.modules import TracedModule, parameters_on_meta, repeat_for_gradient
@@ -45,6 +50,17 @@ class Flux2Learner(FlowLearner):
     def stack_layers(self, module: Any, mesh: Any) -> None:  # noqa: ARG002
         scan_layers(module)
         repeat_for_gradient(module, (Flux2TransformerBlock, Flux2SingleTransformerBlock))
+
+    def list_cuts(self, module: Any) -> Mapping[str, Cut]:
+        cuts: dict[str, Cut] = {}
+        for name, one in module.named_modules():
+            if isinstance(one, Flux2ParallelSelfAttention):
+                halves = (one.mlp_hidden_dim,) * one.mlp_mult_factor
+                cuts[f"{name}.to_qkv_mlp_proj"] = Cut(outputs=(one.inner_dim,) * 3 + halves)
+                cuts[f"{name}.to_out"] = Cut(inputs=(one.inner_dim, one.mlp_hidden_dim))
+            elif isinstance(one, Flux2FeedForward):
+                cuts[f"{name}.linear_in"] = Cut(outputs=(one.linear_in.out_features // 2,) * 2)
+        return cuts
 
     def find_shift(self, model: Model, folder: Path, shape: Shape) -> float:
         scale = 2 ** (len(read_json(folder / "vae" / "config.json")["block_out_channels"]) - 1) * PATCH

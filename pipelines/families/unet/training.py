@@ -13,7 +13,7 @@ from diffusers.models.resnet import ResnetBlock2D
 from jax.sharding import Mesh
 
 from pipelines.families import autoencoder_kl
-from pipelines.families.trainable import Denoiser, Rows
+from pipelines.families.trainable import Cut, Denoiser, Rows
 from pipelines.families.unet.parts import Parts
 from pipelines.models.catalog import Model, Shape
 from pipelines.prompts.emphasis import escape
@@ -52,6 +52,9 @@ class UNetLearner:
                 transformer = cast(Any, one)
                 transformer.transformer_blocks = scan_if_long(transformer.transformer_blocks, at_least=_SCAN_FROM)
         repeat_for_gradient(module, _REPEATED)
+
+    def list_cuts(self, module: Any) -> Mapping[str, Cut]:  # noqa: ARG002 - gates in halves are slower (plan/TRIED.md)
+        return {}
 
     def find_shift(self, model: Model, folder: Path, shape: Shape) -> float:  # noqa: ARG002 - only flow models have one
         return 1.0

@@ -325,11 +325,18 @@ def _make_repeatable(module: Any) -> None:
     module.forward = run
 
 
-def name_products(module: torch.nn.Module, kinds: tuple[type[torch.nn.Module], ...]) -> None:
-    """Names outputs of submodules of these kinds, outermost ones, PRODUCT, so that a policy can keep them."""
+def name_products(
+    module: torch.nn.Module, kinds: tuple[type[torch.nn.Module], ...], *, besides: type[torch.nn.Module]
+) -> None:
+    """Names outputs of submodules of these kinds, outermost ones, PRODUCT, so that a policy can keep them.
+
+    Those of kind `besides` name their own.
+    """
+    if isinstance(module, besides):
+        return
     if not isinstance(module, kinds):
         for child in module.children():
-            name_products(child, kinds)
+            name_products(child, kinds, besides=besides)
         return
 
     def name(_module: torch.nn.Module, _args: Any, output: torch.Tensor) -> Any:

@@ -96,7 +96,14 @@ def find_vmem_bytes(device_kind: str) -> int:
 
 
 def choose_tiles(
-    query_length: int, key_length: int, *, group: int, width: int, itemsize: int, vmem_bytes: int
+    query_length: int,
+    key_length: int,
+    *,
+    group: int,
+    width: int,
+    itemsize: int,
+    vmem_bytes: int,
+    takes_long_steps: bool = False,
 ) -> Tiles:
     """Large and even, so that little is computed past the end, and no larger than there is room for.
 
@@ -104,7 +111,8 @@ def choose_tiles(
     `group` heads of `width` features, each of `itemsize` bytes, lie side by side.
     """
     queries, most_keys = _choose_tile(query_length, _QUERIES), _MOST_KEYS
-    step = _LONG_STEP if key_length >= _LONG else _choose_tile(key_length, _STEPS)
+    is_long = key_length >= _LONG or (takes_long_steps and key_length >= _LONG_STEP)
+    step = _LONG_STEP if is_long else _choose_tile(key_length, _STEPS)
     while True:
         keys = step * min(most_keys // step, math.ceil(key_length / step))
         tiles = Tiles(queries=queries, keys=keys, step=step)
@@ -146,7 +154,7 @@ def _choose_tile(length: int, sizes: range) -> int:
     return min(sizes, key=lambda size: (-length % size, -size))
 
 
-_STATIC = ("heads", "scale", "tiles", "vmem_bytes", "window", "key_length", "bounds_logits", "interpret")
+_STATIC = ("heads", "scale", "tiles", "vmem_bytes", "window", "key_length", "bounds_logits", "tells_sums", "interpret")
 
 
 @functools.partial(jax.jit, static_argnames=_STATIC, inline=True)
@@ -165,15 +173,18 @@ def flash_attention(
     key_lengths_B: jax.Array | None = None,
     query_gain_BL1: jax.Array | None = None,
     bounds_logits: bool = False,
+    tells_sums: bool = False,
     interpret: bool = False,
-) -> jax.Array:
+) -> Any:
     """softmax(q k^T * scale) v of every head, (batch, length, heads * width), in the dtype of `value`.
 
     `vmem_bytes` is what find_vmem_bytes says of the chip; tiles are chosen to fit. With a `window`, query i sees the
     keys j with |i - j| <= window, and `first_query` is the first one's i. Keys from `key_length` on are seen by nobody,
     and those from a row's own length on by nobody of that row: at least FIRST_KEYS, known when the kernel runs; there
     is no window then. Queries are multiplied by their gain, fp32, first. With `bounds_logits` tiles whose logits are
-    small take no maximum; the others do. `interpret` runs the kernel without a TPU.
+    small take no maximum; the others do. With `tells_sums` it is a pair, with the logarithms of the exponentials' sums
+    (batch, heads, query length), fp32, from which a gradient starts; queries are rounded when they are multiplied by
+    `scale` alone, as splash attention's backward kernel has them. `interpret` runs the kernel without a TPU.
     """
     assert window is None or key_lengths_B is None, "rows of their own lengths have no window"
     batch, query_length, channels = query_BLC.shape
@@ -184,7 +195,8 @@ def flash_attention(
     itemsize = max(x.dtype.itemsize for x in (query_BLC, key_BLC, value_BLC))
     if tiles is None:
         near = key_length if window is None else min(key_length, max(window, _FEW_KEYS))
-        tiles = choose_tiles(query_length, near, group=group, width=width, itemsize=itemsize, vmem_bytes=vmem_bytes)
+        sizes = {"group": group, "width": width, "itemsize": itemsize, "vmem_bytes": vmem_bytes}
+        tiles = choose_tiles(query_length, near, **sizes, takes_long_steps=tells_sums)
     band = _Band(tiles=tiles, key_length=key_length, window=window)
     grid = (batch, heads // group, pl.cdiv(query_length, tiles.queries), band.visits)
     by_query = lambda b, h, i, j, *_: (b, i, h)  # noqa: ARG005, E731 - Pallas's index maps
@@ -207,12 +219,20 @@ def flash_attention(
         bounds_logits=bounds_logits,
         band=band,
         width=width,
-        factor=scale * math.log2(math.e),
+        factor=scale if tells_sums else scale * math.log2(math.e),
         query_length=query_length,
+        tells_sums=tells_sums,
     )
-    return pl.pallas_call(
+    out_shape: Any = jax.ShapeDtypeStruct(query_BLC.shape, value_BLC.dtype)
+    out_specs: Any = pl.BlockSpec((None, tiles.queries, block), by_query)
+    if tells_sums:
+        sums = jax.ShapeDtypeStruct((batch, heads // group, group, query_length), jnp.float32)
+        by_head = lambda b, h, i, j, *_: (b, h, 0, i)  # noqa: ARG005, E731
+        out_shape = out_shape, sums
+        out_specs = out_specs, pl.BlockSpec((None, None, group, tiles.queries), by_head)
+    found = pl.pallas_call(
         kernel,
-        out_shape=jax.ShapeDtypeStruct(query_BLC.shape, value_BLC.dtype),
+        out_shape=out_shape,
         grid_spec=pltpu.PrefetchScalarGridSpec(
             num_scalar_prefetch=len(places),
             grid=grid,
@@ -222,7 +242,7 @@ def flash_attention(
                 pl.BlockSpec((None, tiles.keys, block), by_key),
                 *[pl.BlockSpec((None, tiles.queries, 1), lambda b, h, i, j, *_: (b, i, 0)) for _ in gains],  # noqa: ARG005
             ],
-            out_specs=pl.BlockSpec((None, tiles.queries, block), by_query),
+            out_specs=out_specs,
             scratch_shapes=[
                 pltpu.VMEM((group, tiles.queries, block), query_BLC.dtype),
                 pltpu.VMEM((SUBLANES, tiles.queries), jnp.float32),
@@ -249,6 +269,7 @@ def flash_attention(
         interpret=interpret,
         name="flash_attention",
     )(*places, query_BLC, key_BLC, value_BLC, *gains)
+    return (found[0], found[1].reshape(batch, heads, query_length)) if tells_sums else found
 
 
 def find_longest(key_BLC: jax.Array, *, width: int, group: int) -> jax.Array:
@@ -348,6 +369,7 @@ def _kernel(
     width: int,
     factor: float,
     query_length: int,
+    tells_sums: bool,
 ) -> None:
     """One tile of queries against one tile of keys; maxima, totals and sums of earlier keys are in VMEM.
 
@@ -361,7 +383,9 @@ def _kernel(
     gain_ref = others[0] if has_gain else None
     longest_key: Any = longest_refs[0][pl.program_id(0), pl.program_id(1)] if longest_refs else None
     small_ref = others.pop() if bounds_logits else None
-    out_ref, scaled_ref, excess_ref, maximum_ref, total_ref, sum_ref, *saved_refs = others[has_gain:]
+    out_ref, *others = others[has_gain:]
+    sums_ref = others.pop(0) if tells_sums else None
+    scaled_ref, excess_ref, maximum_ref, total_ref, sum_ref, *saved_refs = others
     row, column, last = pl.program_id(2), pl.program_id(3), pl.num_programs(3) - 1
     first_key = (band.find_first(row, *place_refs) + column) * tiles.keys
     first_query = row * tiles.queries + (place_refs[0][0] if place_refs else 0)
@@ -395,6 +419,8 @@ def _kernel(
         """(count / 8, 8, queries), of the keys from `first` of the tile on."""
         key, query = key_ref[pl.ds(first, count), :], scaled_ref[head, queries, :]
         logits = jax.lax.dot_general(key, query, _ROWS_BY_ROWS, preferred_element_type=jnp.float32)
+        if tells_sums:
+            logits *= math.log2(math.e)
         if is_masked:
             logits = jnp.where(is_seen(first_key + first, first_query + queries.start, logits.shape), logits, MASKED)
         return logits.reshape(count // SUBLANES, SUBLANES, -1)
@@ -580,6 +606,8 @@ def _kernel(
             if window is not None:  # tokens that only fill up may see no key
                 total = jnp.maximum(total, jnp.finfo(jnp.float32).tiny)
             sum_ref[rows, :] = sum_ref[rows, :] / total
+            if sums_ref is not None:
+                sums_ref[head, :] = (math.log(2) * (maximum_ref[head, :1, :] + jnp.log2(total)))[0]
         out_ref[...] = sum_ref[...].T.astype(out_ref.dtype)
 
 

@@ -20,6 +20,7 @@ from pipelines.training.settings import TrainingSettings
 ADAPTER = "default"
 _MIDDLE = f".{ADAPTER}.weight"
 _BASE = ".base_layer."
+_PIECE = re.compile(r"\.pieces\.\d+\.")
 
 
 def choose_layers(module: torch.nn.Module, settings: TrainingSettings) -> list[str]:
@@ -66,8 +67,8 @@ def is_lora(name: str) -> bool:
 
 
 def name_in_checkpoint(name: str) -> str:
-    """Returns what a parameter is called in the module without LoRA layers."""
-    return name.replace(_BASE, ".")
+    """Returns what a parameter is called in the module without LoRA layers, or what a piece's whole is (pieces.py)."""
+    return _PIECE.sub(".", name.replace(_BASE, "."))
 
 
 def name_in_file(name: str) -> str:

@@ -30,8 +30,9 @@ from pipelines.runtime.devices.sharding import STACK, Rules
 from pipelines.runtime.weights.components import choose_dtype, load_component
 from pipelines.runtime.weights.single_file import StoredComponent
 from pipelines.stages import OnProgress
-from pipelines.training.engine import placement
+from pipelines.training.engine import pieces, placement
 from pipelines.training.engine.adapters import (
+    ADAPTER,
     add_layers,
     choose_layers,
     draw_first,
@@ -89,11 +90,13 @@ def build_module(origin: Origin, denoiser: Denoiser, settings: TrainingSettings)
     module: Any = origin.learner.build_denoiser(origin.folder, denoiser.component)
     config = None
     if settings.lora:
+        cuts = origin.learner.list_cuts(module) if pieces.pays(origin.mesh) else {}
         config = make_config(choose_layers(module, settings), settings)
         add_layers(module, config)
+        pieces.cut_layers(module, cuts, adapter=ADAPTER)
     origin.learner.stack_layers(module, origin.mesh)
     kinds: Any = (BaseTunerLayer, torch.nn.Linear, torch.nn.Conv2d, torch.nn.Conv3d)
-    name_products(module, kinds)
+    name_products(module, kinds, besides=pieces.CutLayer)
     traced = TracedModule(module)
     names = traced.parameter_shapes()
     shapes = {name: shape for name, shape in names.items() if config is None or is_lora(name)}
@@ -133,9 +136,11 @@ def load_frozen(origin: Origin, denoiser: Denoiser, built: LearningModule, *, dt
     }
     if built.config is None:
         return constants
-    named = {name_in_checkpoint(name): name for name in built.frozen_names}
     loaded = _load(origin, denoiser, dtype=dtype)
-    return {named[name]: value for name, value in loaded.items() if name in named} | constants
+    limit_bytes = find_limit([*origin.mesh.local_devices])
+    described = describe_frozen(built, origin.mesh, dtype=dtype, limit_bytes=limit_bytes)
+    wanted = {name: described[name] for name in built.frozen_names if name_in_checkpoint(name) in loaded}
+    return pieces.cut_weights(loaded, wanted) | constants
 
 
 def start_state(

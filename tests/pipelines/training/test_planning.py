@@ -20,8 +20,10 @@ from pipelines.models.fingerprints import find_configs
 from pipelines.plan.topologies import V6E
 from pipelines.runtime.devices.mesh import build_mesh
 from pipelines.runtime.programs.compiled import Program, Programs, lower
+from pipelines.training.engine import pieces
+from pipelines.training.engine.adapters import name_in_checkpoint
 from pipelines.training.engine.step import POLICIES, Way, compile_first_that_fits, list_ways
-from pipelines.training.planning import describe_step
+from pipelines.training.planning import TrainingStep, describe_step
 from pipelines.training.settings import REMATS_BY_SIZE, TrainingSettings
 from tests.pipelines.short import ONE_LEVEL
 
@@ -40,6 +42,7 @@ def fill(described: Any) -> Any:
     return jax.tree_util.tree_map_with_path(draw, described)
 
 
+IN_PIECES = "layers, in pieces"
 # A block of each kind; a UNet of one level.
 SHORT: dict[str, dict[str, Any]] = {
     "demo-flux2": {"num_layers": 1, "num_single_layers": 1},
@@ -60,25 +63,40 @@ def shorten(model: Model, folder: Path) -> Model:
 
 @pytest.mark.parametrize(
     ("model_id", "kind", "remats"),
-    [("tiny", "full", ("none", "layers")), ("demo-flux2", "lora", tuple(POLICIES))],
+    [("tiny", "full", ("none", "layers")), ("demo-flux2", "lora", (*POLICIES, IN_PIECES))],
 )
-def test_loss_and_gradients_are_the_same_whatever_is_computed_twice(
-    local_catalog: Catalog, tmp_path: Path, model_id: str, kind: str, remats: tuple[str, ...]
+def test_loss_and_gradients_are_the_same_whatever_is_computed_twice_or_in_pieces(  # noqa: PLR0917 - fixtures
+    local_catalog: Catalog,
+    tmp_path: Path,
+    monkeypatch: pytest.MonkeyPatch,
+    model_id: str,
+    kind: str,
+    remats: tuple[str, ...],
 ) -> None:
-    model = local_catalog.get(model_id)
-    step = describe_step(
-        TrainingSettings(model=model_id, **({"lora": True, "rank": 4} if kind == "lora" else {"full": True})),
-        shorten(model, tmp_path),
-        build_mesh("dp=1"),
-        shape=Shape(width=64, height=64),
-        batch_size=2,
-        limit_bytes=None,
-    )
+    model = shorten(local_catalog.get(model_id), tmp_path)
+
+    def describe() -> TrainingStep:
+        return describe_step(
+            TrainingSettings(model=model_id, **({"lora": True, "rank": 4} if kind == "lora" else {"full": True})),
+            model,
+            build_mesh("dp=1"),
+            shape=Shape(width=64, height=64),
+            batch_size=2,
+            limit_bytes=None,
+        )
+
+    step = describe()
     state, frozen, rows = (fill(described) for described in (step.state, dict(step.frozen), dict(step.rows)))
     rate = jnp.asarray(1e-3)
     found: dict[str, Any] = {}
     for remat in remats:
-        program = step.program(remat)
+        if remat == IN_PIECES:
+            monkeypatch.setattr(pieces, "pays", lambda _mesh: True)
+            step = describe()
+            assert sum(".pieces." in name for name in step.frozen) == 5 + 2 + 2 * 2
+            wholes = {name_in_checkpoint(name): value for name, value in frozen.items()}
+            frozen = pieces.cut_weights(wholes, step.frozen)
+        program = step.program("layers" if remat == IN_PIECES else remat)
 
         def run(*arguments: Any, program: Any = program) -> list[jax.Array]:
             new, metrics = program.function(*arguments)
@@ -138,7 +156,7 @@ def test_a_batch_is_computed_in_more_parts_once_all_is_computed_twice_unless_tha
 def test_no_kernel_without_a_gradient_is_in_a_step_for_tpu(
     v6e_8: list[Any], local_catalog: Catalog, tmp_path: Path, *, model_id: str, shape: str, own: set[str]
 ) -> None:
-    """A trace would fail at one, so this tells which there are: splash attention's, in a scan once each way."""
+    """A trace would fail at one, so this tells which there are: one for attention each way."""
     model, mesh = local_catalog.get(model_id), build_mesh("dp=8", devices=v6e_8)
     step = describe_step(
         TrainingSettings(model=model_id, lora=True, rank=4),
@@ -152,4 +170,4 @@ def test_no_kernel_without_a_gradient_is_in_a_step_for_tpu(
     kernels = {
         re.sub(r"_(segmented_)?(no_)?residuals", "", name) for name in re.findall(r'kernel_name = "(\w+)"', text)
     }
-    assert kernels == {"splash_mha_fwd", "splash_mha_dkv"} | own
+    assert kernels == {"flash_attention", "splash_mha_dkv"} | own

@@ -8,7 +8,7 @@ import numpy as np
 import pytest
 
 from pipelines.runtime.devices.mesh import build_mesh
-from pipelines.runtime.kernels import attention
+from pipelines.runtime.kernels import attention, splash
 from pipelines.runtime.kernels.attention import attend
 from pipelines.runtime.kernels.attention_axes import AttentionAxes
 from pipelines.runtime.kernels.splash import choose_tile, count_vmem_bytes
@@ -20,6 +20,7 @@ def draw(*shape: int, dtype: Any, seed: int) -> jax.Array:
     return jnp.asarray(np.random.default_rng(seed).standard_normal(shape), dtype)
 
 
+@pytest.mark.parametrize("chips", [set(), {"cpu"}], ids=["splash", "flash"])
 @pytest.mark.parametrize(
     ("dtype", "keys", "width", "seen", "limit"),
     [
@@ -29,9 +30,17 @@ def draw(*shape: int, dtype: Any, seed: int) -> jax.Array:
         (jnp.bfloat16, 900, 128, None, 2e-2),
     ],
 )
-def test_values_and_gradients_are_those_of_plain_attention(
-    dtype: Any, keys: int, width: int, seen: tuple[int, int] | None, limit: float
+def test_values_and_gradients_are_those_of_plain_attention(  # noqa: PLR0917 - what is parametrized
+    monkeypatch: pytest.MonkeyPatch,
+    chips: set[str],
+    dtype: Any,
+    keys: int,
+    width: int,
+    seen: tuple[int, int] | None,
+    limit: float,
 ) -> None:
+    """Both kernels forwards, the backward one after either."""
+    monkeypatch.setattr(splash, "WIDE_UNITS", chips)
     mesh = build_mesh("dp=2", devices=jax.devices()[:2])
     query, weights = (draw(2, 1, 1100, width, dtype=dtype, seed=seed) for seed in (0, 1))
     key, value = (draw(2, 1, keys, width, dtype=dtype, seed=seed) for seed in (2, 3))
@@ -47,7 +56,9 @@ def test_values_and_gradients_are_those_of_plain_attention(
         return traced, traced(query, key, value)
 
     kernel, ((_, out), gradients) = run(AttentionAxes(mesh=mesh, rows="dp", learns=True, interprets=True))
-    assert "splash_mha" in kernel.lower(query, key, value).as_text(debug_info=True)
+    text = kernel.lower(query, key, value).as_text(debug_info=True)
+    assert "splash_mha_dkv" in text
+    assert ("flash_attention" in text, "splash_mha_fwd" in text) == (bool(chips), not chips)
     _, ((_, expected), expected_gradients) = run(None)
     for found, wanted in ((out, expected), *zip(gradients, expected_gradients, strict=True)):
         found, wanted = np.asarray(found, np.float32), np.asarray(wanted, np.float32)
