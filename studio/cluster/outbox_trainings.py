@@ -54,7 +54,7 @@ class OutboxTrainingDesk:
         self._saved: dict[Claim, int] = {}
         """The steps whose states were not sent yet."""
         self._sent: set[Claim] = set()
-        """Those of which a state was sent."""
+        """The trainings of which a state was sent."""
         self._learnt: dict[Claim, dict[str, bytes]] = {}
 
     # The dispatcher's side.

@@ -91,7 +91,7 @@ def _add(parts: list[torch.Tensor]) -> torch.Tensor:
 
 
 def _name(product: Any) -> Any:
-    """As `name_products` names whole ones."""
+    """Names a product as `name_products` names whole ones."""
     return call_jax(functools.partial(checkpoint_name, name=PRODUCT), product)
 
 

@@ -34,7 +34,7 @@ class Holder(torch.nn.Module):
 @pytest.mark.parametrize("has_lora", [True, False])
 @pytest.mark.parametrize("cut", [Cut(outputs=WIDTHS), Cut(inputs=WIDTHS)], ids=["outputs", "inputs"])
 def test_a_layer_in_pieces_gives_what_the_whole_one_gives(cut: Cut, *, has_lora: bool) -> None:
-    """As torch and peft compute it, with a bias, and a LoRA that is scaled."""
+    """torch and peft compute it, with a bias, and a LoRA that is scaled."""
     torch.manual_seed(0)
     inputs, outputs = (10, sum(WIDTHS)) if cut.outputs else (sum(WIDTHS), 10)
     module: Any = Holder(inputs, outputs, has_bias=True)
@@ -60,7 +60,7 @@ def test_a_layer_in_pieces_gives_what_the_whole_one_gives(cut: Cut, *, has_lora:
 
 
 def test_a_weight_is_taken_apart_onto_the_mesh_along_the_axis_that_is_cut() -> None:
-    """Of a stack of two layers, split over eight devices before and after, along other axes."""
+    """A stack of two layers is split over eight devices before and after, along other axes."""
     mesh = build_mesh("dp=8")
     whole = np.arange(2 * 48 * 16, dtype=np.float32).reshape(2, 48, 16)
     placed = jax.device_put(whole, NamedSharding(mesh, P(None, "dp")))
