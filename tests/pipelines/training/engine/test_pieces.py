@@ -34,7 +34,7 @@ class Holder(torch.nn.Module):
 @pytest.mark.parametrize("has_lora", [True, False])
 @pytest.mark.parametrize("cut", [Cut(outputs=WIDTHS), Cut(inputs=WIDTHS)], ids=["outputs", "inputs"])
 def test_a_layer_in_pieces_gives_what_the_whole_one_gives(cut: Cut, *, has_lora: bool) -> None:
-    """torch and peft compute it, with a bias, and a LoRA that is scaled."""
+    """The whole one is torch's, with a bias, and a LoRA of peft's that is scaled."""
     torch.manual_seed(0)
     inputs, outputs = (10, sum(WIDTHS)) if cut.outputs else (sum(WIDTHS), 10)
     module: Any = Holder(inputs, outputs, has_bias=True)
