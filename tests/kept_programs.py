@@ -29,9 +29,9 @@ def use_kept_programs() -> None:
     os.environ.setdefault(VARIABLE, str(FOLDER))
 
 
-def forget_old_programs(folder: Path, *, now: float | None = None) -> int:
+def forget_old_programs(folder: Path) -> int:
     """Deletes what was compiled more than two weeks ago, most of it from code that has changed since; says how many."""
-    oldest, forgotten = (now or time.time()) - OLD_S, 0
+    oldest, forgotten = time.time() - OLD_S, 0
     for file in folder.rglob("*"):
         try:
             if file.is_file() and file.stat().st_mtime < oldest:

@@ -101,16 +101,9 @@ def _attend_row(
 
 
 @functools.partial(jax.custom_vjp, nondiff_argnums=(4, 5, 6))
-def _attend_by_flash(  # noqa: PLR0917 - as custom_vjp counts arguments
-    query_BHLD: jax.Array,
-    key_BHLD: jax.Array,
-    value_BHLD: jax.Array,
-    seen_B: jax.Array | None,
-    scale: float,
-    vmem_bytes: int,
-    interpret: bool,  # noqa: FBT001
-) -> jax.Array:
-    return _run_flash(query_BHLD, key_BHLD, value_BHLD, seen_B, scale, vmem_bytes, interpret)[0]
+def _attend_by_flash(*arguments: Any) -> jax.Array:
+    """Takes what `_run_flash` takes."""
+    return _run_flash(*arguments)[0]
 
 
 Kept = tuple[jax.Array, jax.Array, jax.Array, jax.Array | None, jax.Array, jax.Array]

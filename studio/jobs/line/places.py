@@ -23,10 +23,12 @@ from studio.jobs.line.waiting_rows import IN_ORDER, read_line
 from studio.jobs.states import JobState
 from studio.jobs.workers import WorkerState, read_workers
 
-_PRIOR = """
-(SELECT prior_pictures FROM trainings WHERE job_id = jobs.id) AS prior_pictures,
+_FIELDS = """
+recipe, programs, steps - coalesce((SELECT saved_step FROM trainings WHERE job_id = jobs.id), 0) AS steps,
+(SELECT prior_pictures FROM trainings WHERE job_id = jobs.id AND saved_step = 0) AS prior_pictures,
 (SELECT prior_recipe FROM trainings WHERE job_id = jobs.id) AS prior_recipe FROM jobs
 """
+"""What an estimate depends on: the steps that are left, and what a training makes before its first one."""
 
 
 @dataclass(kw_only=True)
@@ -73,9 +75,7 @@ def read_places(database: Database) -> dict[str, Place]:
 
     Jobs have no eta from the first one on whose programs were never measured.
     """
-    rows = database.read(
-        f"SELECT id, kind, owner, recipe, programs, steps, {_PRIOR} WHERE state = ?", (JobState.QUEUED,)
-    )
+    rows = database.read(f"SELECT id, kind, owner, {_FIELDS} WHERE state = ?", (JobState.QUEUED,))
     asked = {
         row["id"]: Asked(
             kind=row["kind"],
@@ -100,9 +100,7 @@ def _read_prior(row: sqlite3.Row) -> Prior | None:
 def _read_servers(database: Database) -> list[Server]:
     """Reads the workers that take jobs; before any was started, the first one."""
     running: dict[str, Running] = {}
-    for row in database.read(
-        f"SELECT worker, eta_s, recipe, programs, steps, {_PRIOR} WHERE state = ? {IN_ORDER}", (JobState.RUNNING,)
-    ):
+    for row in database.read(f"SELECT worker, eta_s, {_FIELDS} WHERE state = ? {IN_ORDER}", (JobState.RUNNING,)):
         now = Running(
             recipe=Recipe.model_validate_json(row["recipe"]),
             programs=row["programs"],

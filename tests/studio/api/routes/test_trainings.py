@@ -17,6 +17,7 @@ from studio.access_settings import EVERYBODY, Mode
 from studio.api.application import create_api
 from studio.database import Database
 from studio.jobs import claims, queue, trainings
+from studio.jobs.line.places import read_places
 from studio.jobs.states import JobState
 from studio.library.records import read_output
 from studio.settings import Settings
@@ -323,6 +324,11 @@ def test_pictures_of_other_things_are_made_first_and_their_time_is_told_apart(
     waits = [look(client, job_id)["job"]["eta_s"] for job_id in (plain, first)]
     pictures_s = (len(examples) + 1) * told["prior"]["picture"]["seconds"]
     assert waits[1] - waits[0] == pytest.approx(waits[0] + pictures_s, abs=0.1), "the line counts them"
+
+    database = client.app.state.studio.database
+    with database.write() as tx:
+        tx.execute("UPDATE trainings SET saved_step = 2 WHERE job_id = ?", (first,))
+    assert read_places(database)[first].eta_s <= waits[1] - pictures_s, "what it has done is not counted again"
 
 
 def test_a_pause_while_other_things_are_made_ends_it_and_they_are_not_made_twice(
