@@ -20,13 +20,13 @@ from jax.sharding import PartitionSpec as P
 from pipelines.runtime.kernels import cudnn, operators
 from pipelines.runtime.kernels.attention import attend, attend_merged
 from pipelines.runtime.kernels.attention_axes import AttentionAxes
+from pipelines.runtime.kernels.attention_gradient import attend_with_gradient
 from pipelines.runtime.kernels.conv3x3 import TAPS, block_taps
 from pipelines.runtime.kernels.convolution import PictureAxes, convolve_split
 from pipelines.runtime.kernels.convolution_gradient import convolve_learning
 from pipelines.runtime.kernels.flash import find_vmem_bytes, flash_attention
 from pipelines.runtime.kernels.heads import merge_heads, split_heads
 from pipelines.runtime.kernels.rotary import rotate_pairs
-from pipelines.runtime.kernels.splash import attend_with_gradient
 from pipelines.runtime.kernels.ulysses import NormAndRotary, gather_features, gather_tokens
 from pipelines.runtime.kernels.upsample import double_pixels
 
@@ -165,20 +165,22 @@ def _check_attention(place: Place) -> tuple[Arrays, Arrays]:
     return [jit(run)(*split)], [jit(functools.partial(_attend_exactly, heads=heads))(*arrays)]
 
 
-def _check_splash(place: Place) -> tuple[Arrays, Arrays]:
-    """Values and gradients, of lengths that are filled up."""
-    query, key, value = draw(1, 1, 1, 300, 128), draw(2, 1, 1, 260, 128), draw(3, 1, 1, 260, 128)
-    weights = draw(4, 1, 1, 300, 128).astype(_FP32)
+def _check_flash_gradient(place: Place) -> tuple[Arrays, Arrays]:
+    """Values and gradients, of a head of 128 and of two of 64 side by side; no length fills its tiles."""
     mesh = Mesh(np.asarray(place.devices[:1]), ("all",))
 
     def by_kernel(*arrays: Any) -> Any:
-        return attend_with_gradient(*arrays, scale=128**-0.5, mesh=mesh, rows=None, interpret=place.interprets)
+        scale = arrays[0].shape[-1] ** -0.5
+        return attend_with_gradient(*arrays, scale=scale, mesh=mesh, rows=None, interpret=place.interprets)
 
     def exactly(*arrays: Any) -> Any:
-        merged = [x[:, 0] for x in arrays]
-        return _attend_exactly(*merged, heads=1)[:, None]
+        heads = arrays[0].shape[1]
+        merged = [x.swapaxes(1, 2).reshape(1, x.shape[2], -1) for x in arrays]
+        return _attend_exactly(*merged, heads=heads).reshape(1, -1, heads, 128 // heads).swapaxes(1, 2)
 
     def run(attend: Callable[..., Any], *arrays: Any) -> Arrays:
+        weights = draw(4, *arrays[0].shape).astype(_FP32)
+
         def total(*arrays: Any) -> Any:
             out = attend(*arrays).astype(_FP32)
             return (out * weights).sum(), out
@@ -186,8 +188,13 @@ def _check_splash(place: Place) -> tuple[Arrays, Arrays]:
         (_, out), gradients = jit(jax.value_and_grad(total, argnums=(0, 1, 2), has_aux=True))(*arrays)
         return [out, *gradients]
 
-    wide = [x.astype(_FP32) for x in (query, key, value)]
-    return run(by_kernel, query, key, value), run(exactly, *wide)
+    found, expected = [], []
+    for heads in (1, 2):
+        width = 128 // heads
+        arrays = [draw(seed, 1, heads, length, width) for seed, length in ((1, 300), (2, 260), (3, 260))]
+        found += run(by_kernel, *arrays)
+        expected += run(exactly, *(x.astype(_FP32) for x in arrays))
+    return found, expected
 
 
 def _convolve_exactly(x_BCFHW: Any, weight_OITHW: Any, bias_O: Any) -> Any:
@@ -288,7 +295,7 @@ CHECKS = (
     Check(name="flash", compute=_check_flash, most=MOST_OF_BF16, off=("flash",)),
     Check(name="ulysses", compute=_check_ulysses, most=MOST_OF_BF16, off=("ulysses",)),
     Check(name="attention", compute=_check_attention, most=MOST_OF_BF16, off=("flash", "ulysses")),
-    Check(name="splash", compute=_check_splash, most=MOST_OF_BF16, off=("splash",)),
+    Check(name="flash_gradient", compute=_check_flash_gradient, most=MOST_OF_BF16, off=("flash_gradient",)),
     Check(
         name="cudnn",
         compute=_check_cudnn,

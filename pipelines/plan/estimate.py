@@ -21,8 +21,6 @@ from pipelines.plan.hlo import (
     count_moved_bytes,
     count_pallas_bytes,
     count_pallas_flops,
-    count_splash_flops,
-    find_splash,
 )
 from pipelines.plan.topologies import V4, V5E, V5P, V6E, V7X, Chip
 
@@ -31,18 +29,10 @@ CONVOLUTION = "convolve_taps"  # the kernel's name in runtime/kernels/conv3x3.py
 # Share of the peak in the innermost loop, by the kernel's schedule: `plan --search attention`. The work outside that
 # loop is included in the FLOPs that the kernel reports (runtime/kernels/flash.py, count_keys).
 PALLAS_UTILISATION = 0.56
-# The same share of JAX's splash attention, by the schedules of its kernels in tiles of 1024 tokens. They take so many
-# cycles for 0.54 GFLOP forward and 1.34 backward: 3859 and 5999 on v6e, 3731 and 5453 on v7x, where exponentials and
-# maxima are most of them; 6092 and 10024 on v5e, and on one core 6387 and 10480 on v5p, 8361 and 11996 on v4, whose
-# matrix units are slower. A share of more than 95 % is counted as 95. On v6e and v7x flash.py's kernel goes forward, if
-# it is not switched off; it has 56 % there, too, though it multiplies its logits once more (57 % without).
-SPLASH_UTILISATION = {
-    V4.name: {"fwd": 0.49, "dkv": 0.85, "dq": 0.85},
-    V5E.name: {"fwd": 0.67, "dkv": 0.95, "dq": 0.95},
-    V5P.name: {"fwd": 0.64, "dkv": 0.95, "dq": 0.95},
-    V6E.name: {"fwd": 0.27, "dkv": 0.43, "dq": 0.43},
-    V7X.name: {"fwd": 0.27, "dkv": 0.47, "dq": 0.47},
-}
+GRADIENT = "flash_gradient"  # the kernel's name in runtime/kernels/flash_gradient.py
+# The same share of that kernel. By its schedule 1536 queries and 768 keys of 128 features take 4533 cycles on v6e, 4294
+# on v7x, 10437 on v5e and 10308 on a core of v5p; 1024 and 512 on v4 5150. More than 95 % is counted as 95.
+GRADIENT_UTILISATION = {V4.name: 0.95, V5E.name: 0.95, V5P.name: 0.95, V6E.name: 0.63, V7X.name: 0.67}
 LATENCY_S = 5e-6  # of an exposed collective
 
 
@@ -179,13 +169,9 @@ class _Walk:
         return one.cycles / self._chip.clock_hz + one.copied_bytes / self._chip.hbm_bytes_per_s
 
     def _count_kernel_s(self, one: Instruction) -> float:
-        """Returns the time of a kernel's products. Splash attention's backward kernels run on one core alone."""
-        part = find_splash(one)
-        if part is None:
-            return count_pallas_flops(one) / (PALLAS_UTILISATION * self._chip.peak_flops)
-        cores = 1 if part == "fwd" else self._chip.cores
-        utilisation = SPLASH_UTILISATION[self._chip.name][part]
-        return cores * count_splash_flops(one, part) / (utilisation * self._chip.peak_flops)
+        is_gradient = one.name.startswith(GRADIENT)
+        utilisation = GRADIENT_UTILISATION[self._chip.name] if is_gradient else PALLAS_UTILISATION
+        return count_pallas_flops(one) / (utilisation * self._chip.peak_flops)
 
     def _add_local(self, cost: Cost, one: Instruction, computation: str) -> None:
         if one.opcode == "while":

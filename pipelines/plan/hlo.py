@@ -33,7 +33,6 @@ _ARRAY = re.compile(r"\b([a-z]+\d*\w*)\[([\d,]*)\]")
 _CYCLES = re.compile(r'"estimated_cycles":"?(\d+)')
 _UNKNOWN = 2**63 - 1  # cycles of copies that TPU7x leaves to a SparseCore
 _OP_NAME = re.compile(r'op_name="([^"]*)"')
-_SPLASH = re.compile(r"splash_m[hq]a_(fwd|dkv|dq)")
 _FLOPS = re.compile(r'"cost_estimate":\{"flops":"?(\d+)')
 _PALLAS_BYTES = re.compile(r'"cost_estimate":\{[^}]*"bytes_accessed":"?(\d+)')
 
@@ -258,27 +257,6 @@ def count_pallas_flops(kernel: Instruction) -> int:
         return 0
     query, key, _ = wide[-3:]
     return 4 * math.prod(query) * key[-2]  # q k^T and p v, a multiply and an add each
-
-
-def find_splash(kernel: Instruction) -> str | None:
-    """Returns which kernel of splash attention it is, by the name that JAX gives it: "fwd", "dkv" or "dq"."""
-    found = _SPLASH.search(kernel.name) or _SPLASH.search(kernel.attributes)
-    return found and found[1]
-
-
-def count_splash_flops(kernel: Instruction, part: str) -> int:
-    """Returns the FLOPs of splash attention's products, which it does not report, from its shapes of q, k and v.
-
-    The backward kernel for k and v has four products, or five where it gives q's gradients, too; else another kernel
-    has three for these.
-    """
-    layouts = re.search(r"operand_layout_constraints=\{(.*?\})\}", kernel.attributes)
-    arrays = read_arrays(layouts[1]) if layouts else []
-    query, key, _ = (sizes for kind, sizes in [one for one in arrays if one[0] in ("bf16", "f32")][:3])
-    # These come in parts, one for each part of the keys.
-    gives_query = any(len(sizes) > len(query) for _, sizes in read_arrays(kernel.shape))
-    products = {"fwd": 2, "dq": 3, "dkv": 5 if gives_query else 4}[part]
-    return 2 * products * math.prod(query) * key[-2]
 
 
 def count_pallas_bytes(kernel: Instruction) -> int:

@@ -2,7 +2,7 @@
 
 Plain XLA with the softmax in fp32 is exact and good enough for few queries, and the only way on a CPU. Many of them on
 a TPU take the kernel of flash.py, which XLA cannot split by itself: `AttentionAxes` says over which axes it is split.
-Where a gradient is wanted they take splash.py's, the only kernel here that has one.
+Where a gradient is wanted they take attention_gradient.py's, on one device each.
 """
 
 import functools
@@ -16,12 +16,12 @@ from jax.sharding import PartitionSpec as P
 from pipelines.runtime.devices.sharding import count_parts
 from pipelines.runtime.kernels import cudnn
 from pipelines.runtime.kernels.attention_axes import AttentionAxes
+from pipelines.runtime.kernels.attention_gradient import attend_with_gradient
 from pipelines.runtime.kernels.blocks import attend_in_blocks
 from pipelines.runtime.kernels.flash import MASKED, center_keys, find_vmem_bytes, flash_attention, has_room
 from pipelines.runtime.kernels.heads import merge_heads, split_heads
 from pipelines.runtime.kernels.operators import find_gain, scale
 from pipelines.runtime.kernels.rotary import rotate_pairs
-from pipelines.runtime.kernels.splash import attend_with_gradient
 from pipelines.runtime.kernels.switches import is_on
 from pipelines.runtime.kernels.ulysses import NormAndRotary, gather_features, gather_tokens
 
@@ -67,7 +67,7 @@ def attend(
     if is_plain and _takes_gradient_kernel(axes, query_BHLD, key_BHLD):
         return attend_with_gradient(
             query_BHLD, key_BHLD, value_BHLD,
-            scale=factor, mesh=axes.mesh, rows=axes.rows, key_lengths=key_lengths, vmem_bytes=axes.vmem_bytes,
+            scale=factor, mesh=axes.mesh, rows=axes.rows, key_lengths=key_lengths,
             interpret=axes.interprets,
         )  # fmt: skip
     logits = jnp.einsum("...qd,...kd->...qk", query_BHLD, key_BHLD, preferred_element_type=jnp.float32) * factor
@@ -224,9 +224,10 @@ def _takes_kernel(axes: AttentionAxes | None, query_BLHD: jax.Array, *, is_self:
 def _takes_gradient_kernel(
     axes: AttentionAxes | None, query_BHLD: jax.Array, key_BHLD: jax.Array
 ) -> TypeGuard[AttentionAxes]:
-    if axes is None or not axes.learns or not axes.takes_kernels or query_BHLD.ndim != 4 or not is_on("splash"):
+    if axes is None or not axes.learns or not axes.takes_kernels or query_BHLD.ndim != 4:
         return False
-    return query_BHLD.shape[2] >= LONG and key_BHLD.shape[2] >= _MANY_KEYS
+    has_kernels = is_on("flash") and is_on("flash_gradient")
+    return has_kernels and query_BHLD.shape[2] >= LONG and key_BHLD.shape[2] >= _MANY_KEYS
 
 
 class _Share(NamedTuple):

@@ -6,7 +6,6 @@ from jax.sharding import Mesh
 from jax.sharding import PartitionSpec as P
 
 from pipelines.runtime.devices.sharding import Axes, count_parts
-from pipelines.runtime.kernels.splash import LEAST_VMEM_BYTES
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -15,10 +14,9 @@ class AttentionAxes:
 
     `entered` are axes whose `shard_map` the caller is in already. Without `trades_heads`, devices that split tokens
     gather keys and values instead: two collectives, not four, for short sequences whose collectives mostly wait.
-    With `interprets` the kernels for TPU run on any devices, slowly. With `learns` a gradient is wanted, only `rows`
-    are split, and a kernel may use `vmem_bytes` of vector memory. The last three are a model's own: whether keys are
-    centred, whether the kernel for TPU looks if the logits of a self-attention are small, and how far a token of one
-    sees (attend_rotated alone asks for that).
+    With `interprets` the kernels for TPU run on any devices, slowly. With `learns` a gradient is wanted, and only
+    `rows` are split. The last three are a model's own: whether keys are centred, whether the kernel for TPU looks if
+    the logits of a self-attention are small, and how far a token of one sees (attend_rotated alone asks for that).
     """
 
     mesh: Mesh
@@ -29,7 +27,6 @@ class AttentionAxes:
     trades_heads: bool = True
     interprets: bool = False
     learns: bool = False
-    vmem_bytes: int = LEAST_VMEM_BYTES
     smooths_keys: bool = False
     bounds_logits: bool = False
     window: int | None = None

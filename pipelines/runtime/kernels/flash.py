@@ -103,16 +103,14 @@ def choose_tiles(
     width: int,
     itemsize: int,
     vmem_bytes: int,
-    takes_long_steps: bool = False,
 ) -> Tiles:
     """Large and even, so that little is computed past the end, and no larger than there is room for.
 
     75 600 tokens of 81 frames of 720p become 37 tiles of 2048 queries, 0.2 % more, and 3 tiles of keys.
     `group` heads of `width` features, each of `itemsize` bytes, lie side by side.
     """
-    queries, most_keys = _choose_tile(query_length, _QUERIES), _MOST_KEYS
-    is_long = key_length >= _LONG or (takes_long_steps and key_length >= _LONG_STEP)
-    step = _LONG_STEP if is_long else _choose_tile(key_length, _STEPS)
+    queries, most_keys = choose_tile(query_length, _QUERIES), _MOST_KEYS
+    step = _LONG_STEP if key_length >= _LONG else choose_tile(key_length, _STEPS)
     while True:
         keys = step * min(most_keys // step, math.ceil(key_length / step))
         tiles = Tiles(queries=queries, keys=keys, step=step)
@@ -148,7 +146,7 @@ def count_vmem_bytes(tiles: Tiles, *, group: int, width: int, itemsize: int) -> 
     return streamed + scaled + kept + pieces + (2 * AHEAD + 2) * SQUARE * SQUARE * (4 + 2)
 
 
-def _choose_tile(length: int, sizes: range) -> int:
+def choose_tile(length: int, sizes: range) -> int:
     if length <= sizes[0]:
         return LANES * math.ceil(length / LANES)
     return min(sizes, key=lambda size: (-length % size, -size))
@@ -182,9 +180,9 @@ def flash_attention(
     keys j with |i - j| <= window, and `first_query` is the first one's i. Keys from `key_length` on are seen by nobody,
     and those from a row's own length on by nobody of that row: at least FIRST_KEYS, known when the kernel runs; there
     is no window then. Queries are multiplied by their gain, fp32, first. With `bounds_logits` tiles whose logits are
-    small take no maximum; the others do. With `tells_sums` it is a pair, with the logarithms of the exponentials' sums
-    (batch, heads, query length), fp32, from which a gradient starts; queries are rounded when they are multiplied by
-    `scale` alone, as splash attention's backward kernel has them. `interpret` runs the kernel without a TPU.
+    small take no maximum; the others do. With `tells_sums` it is a pair, with the binary logarithms of the
+    exponentials' sums (batch, heads, query length), fp32, from which flash_gradient.py starts. `interpret` runs the
+    kernel without a TPU.
     """
     assert window is None or key_lengths_B is None, "rows of their own lengths have no window"
     batch, query_length, channels = query_BLC.shape
@@ -196,7 +194,7 @@ def flash_attention(
     if tiles is None:
         near = key_length if window is None else min(key_length, max(window, _FEW_KEYS))
         sizes = {"group": group, "width": width, "itemsize": itemsize, "vmem_bytes": vmem_bytes}
-        tiles = choose_tiles(query_length, near, **sizes, takes_long_steps=tells_sums)
+        tiles = choose_tiles(query_length, near, **sizes)
     band = _Band(tiles=tiles, key_length=key_length, window=window)
     grid = (batch, heads // group, pl.cdiv(query_length, tiles.queries), band.visits)
     by_query = lambda b, h, i, j, *_: (b, i, h)  # noqa: ARG005, E731 - Pallas's index maps
@@ -219,7 +217,7 @@ def flash_attention(
         bounds_logits=bounds_logits,
         band=band,
         width=width,
-        factor=scale if tells_sums else scale * math.log2(math.e),
+        factor=scale * math.log2(math.e),
         query_length=query_length,
         tells_sums=tells_sums,
     )
@@ -419,8 +417,6 @@ def _kernel(
         """(count / 8, 8, queries), of the keys from `first` of the tile on."""
         key, query = key_ref[pl.ds(first, count), :], scaled_ref[head, queries, :]
         logits = jax.lax.dot_general(key, query, _ROWS_BY_ROWS, preferred_element_type=jnp.float32)
-        if tells_sums:
-            logits *= math.log2(math.e)
         if is_masked:
             logits = jnp.where(is_seen(first_key + first, first_query + queries.start, logits.shape), logits, MASKED)
         return logits.reshape(count // SUBLANES, SUBLANES, -1)
@@ -443,9 +439,9 @@ def _kernel(
     def raise_maximum(first: Any, count: int, *, is_masked: bool) -> None:
         """Raises the running maximum to that of these keys; totals and sums become relative to it."""
         for head in range(group):
-            for queries in _cut(tiles.queries):
+            for queries in cut_squares(tiles.queries):
                 highest = before = maximum_ref[head, :, queries]
-                for keys in _cut(count):
+                for keys in cut_squares(count):
                     own = compute_logits(first + keys.start, keys.stop - keys.start, head, queries, is_masked=is_masked)
                     highest = jnp.maximum(highest, own.max(axis=0))
                 change(head, queries, before, highest)
@@ -467,8 +463,8 @@ def _kernel(
         squares = [
             _Square(head=head, queries=queries, offset=keys.start, size=keys.stop - keys.start)
             for head in range(group)
-            for queries in _cut(tiles.queries)
-            for keys in _cut(count)
+            for queries in cut_squares(tiles.queries)
+            for keys in cut_squares(count)
         ]
         logits: dict[int, jax.Array] = {}
         weights: dict[int, jax.Array] = {}
@@ -607,10 +603,10 @@ def _kernel(
                 total = jnp.maximum(total, jnp.finfo(jnp.float32).tiny)
             sum_ref[rows, :] = sum_ref[rows, :] / total
             if sums_ref is not None:
-                sums_ref[head, :] = (math.log(2) * (maximum_ref[head, :1, :] + jnp.log2(total)))[0]
+                sums_ref[head, :] = (maximum_ref[head, :1, :] + jnp.log2(total))[0]
         out_ref[...] = sum_ref[...].T.astype(out_ref.dtype)
 
 
-def _cut(length: int) -> list[slice]:
-    """Into squares; the last one may be smaller."""
+def cut_squares(length: int) -> list[slice]:
+    """Cuts a length into the sides of squares; the last one may be smaller."""
     return [slice(start, min(start + SQUARE, length)) for start in range(0, length, SQUARE)]

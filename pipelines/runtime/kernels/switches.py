@@ -25,8 +25,8 @@ from pipelines.runtime.devices.platform import CUDA_PLUGINS
 
 INSTEAD = {
     "flash": say("attention by XLA, in blocks of queries"),
+    "flash_gradient": say("attention and its gradient by XLA"),
     "ulysses": say("XLA's own transpositions"),
-    "splash": say("attention and its gradient by XLA"),
     "conv3x3": say("XLA's convolutions"),
     "upsample": say("XLA's repeats of rows and columns"),
     "cudnn": say("attention by XLA"),
@@ -125,7 +125,7 @@ def list_off() -> tuple[str, ...]:
 def read_choice(text: str) -> frozenset[str]:
     """Returns the kernels that `--kernels TEXT` switches off.
 
-    `off` is all of them and `on` none, whatever the doctor found; `flash,splash` leaves these two, `no-flash` all but
+    `off` is all of them and `on` none, whatever the doctor found; `flash,ulysses` leaves these two, `no-flash` all but
     that one. Raises RecipeError for anything else.
     """
     names = [name.strip() for name in text.split(",") if name.strip()]

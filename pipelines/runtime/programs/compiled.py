@@ -22,6 +22,7 @@ from jax.experimental.compilation_cache import compilation_cache
 from pipelines.runtime.devices import hosts
 from pipelines.runtime.programs.cache_repair import INDEX, repair
 from pipelines.runtime.programs.compiler_options import choose_options
+from pipelines.runtime.programs.scan_buffers import left_unwritten
 
 log = logging.getLogger(__name__)
 
@@ -127,7 +128,8 @@ class Program:
     """A function to compile: `arguments` are ShapeDtypeStructs with shardings, `donate` positions of donated ones.
 
     `vmem_share` gives large matrix products more vector memory; `compact_vmem_bytes` shortens code that would be too
-    long, and `gathers_whole` keeps weights in one piece (compiler_options.py).
+    long, and `gathers_whole` keeps weights in one piece (compiler_options.py). One that `learns` has scans for a
+    gradient (scan_buffers.py).
     """
 
     key: tuple[Any, ...]
@@ -138,6 +140,7 @@ class Program:
     vmem_share: float = 0.0
     compact_vmem_bytes: int | None = None
     gathers_whole: bool = False
+    learns: bool = False
 
     @property
     def options(self) -> dict[str, str]:
@@ -231,7 +234,8 @@ def lower(program: Program) -> Any:
     jitted = jax.jit(
         program.function, donate_argnums=program.donate, compiler_options=program.options or None, **options
     )
-    return jitted.lower(*program.arguments)
+    with left_unwritten() if program.learns else contextlib.nullcontext():
+        return jitted.lower(*program.arguments)
 
 
 class CacheIndex:

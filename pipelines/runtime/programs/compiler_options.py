@@ -42,13 +42,13 @@ def choose_options(
     options: dict[str, str] = dict.fromkeys(_COLLECTIVES, "true")
     if gathers_whole and device.device_kind == _WHOLE_ON:
         options |= _WHOLE
-    vmem_bytes = count_vmem_bytes(device.device_kind, vmem_share=vmem_share, compact_vmem_bytes=compact_vmem_bytes)
+    vmem_bytes = _count_vmem_bytes(device.device_kind, vmem_share=vmem_share, compact_vmem_bytes=compact_vmem_bytes)
     if vmem_bytes != _USUAL_VMEM_BYTES:
         options["xla_tpu_scoped_vmem_limit_kib"] = str(vmem_bytes // 1024)
     return options
 
 
-def count_vmem_bytes(device_kind: str, *, vmem_share: float, compact_vmem_bytes: int | None) -> int:
+def _count_vmem_bytes(device_kind: str, *, vmem_share: float, compact_vmem_bytes: int | None) -> int:
     """Returns the vector memory that each operation of a program compiled like this may use."""
     share_bytes = int(vmem_share * VMEM_BYTES.get(device_kind, SMALL_VMEM_BYTES))
     return compact_vmem_bytes or max(share_bytes, _USUAL_VMEM_BYTES)

@@ -23,10 +23,9 @@ from pipelines.models.catalog import Shape
 from pipelines.runtime.bridge.modules import PRODUCT, LayerPlacement, RematPolicy, TracedModule
 from pipelines.runtime.devices.sharding import STACK
 from pipelines.runtime.kernels.attention_axes import AttentionAxes
+from pipelines.runtime.kernels.attention_gradient import KEPT
 from pipelines.runtime.kernels.convolution import PictureAxes
-from pipelines.runtime.kernels.splash import KEPT
 from pipelines.runtime.programs.compiled import Program, Programs
-from pipelines.runtime.programs.compiler_options import count_vmem_bytes
 from pipelines.training.data.rows import TWIN
 from pipelines.training.engine import linear
 from pipelines.training.engine.objective import Noised, Objective, sum_errors
@@ -168,6 +167,7 @@ def build_program(
         ),
         vmem_share=plan.learner.vmem_share,
         compact_vmem_bytes=plan.learner.compact_vmem_bytes,
+        learns=True,
     )
 
 
@@ -252,19 +252,10 @@ def prepare_call(plan: StepPlan, weights: Weights, **options: Any) -> Callable[.
     return functools.partial(
         plan.module.call,
         _gather(weights, plan),
-        attention=AttentionAxes(mesh=plan.mesh, rows="dp", learns=True, vmem_bytes=_count_vmem_bytes(plan)),
+        attention=AttentionAxes(mesh=plan.mesh, rows="dp", learns=True),
         pictures=PictureAxes(mesh=plan.mesh, spec=PartitionSpec("dp"), learns=True),
         running_layer=LayerPlacement(mesh=plan.mesh, rules=((r"", PartitionSpec()),)),
         **options,
-    )
-
-
-def _count_vmem_bytes(plan: StepPlan) -> int:
-    learner = plan.learner
-    return count_vmem_bytes(
-        plan.mesh.devices.flat[0].device_kind,
-        vmem_share=learner.vmem_share,
-        compact_vmem_bytes=learner.compact_vmem_bytes,
     )
 
 

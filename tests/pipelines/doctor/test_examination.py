@@ -16,7 +16,7 @@ from pipelines.doctor import examination, report
 from pipelines.doctor.examination import Limits, examine, find_known
 from pipelines.runtime.kernels import switches
 
-FEW = ("rotary", "upsample", "flash", "splash", "collective permute")
+FEW = ("rotary", "upsample", "flash", "flash_gradient", "collective permute")
 
 
 @pytest.fixture(autouse=True)
@@ -36,8 +36,8 @@ def test_what_fails_is_told_from_what_is_well_and_switched_off(tmp_path: Path) -
         tmp_path,
         cache_dir=cache_dir,
         only=FEW,
-        limits=Limits(check_s=60.0, hangs={"splash": 3.0}),
-        pretends={"upsample": "wrong", "splash": "hung", "flash": "ended", "collective permute": "wrong"},
+        limits=Limits(check_s=60.0, hangs={"flash_gradient": 3.0}),
+        pretends={"upsample": "wrong", "flash_gradient": "hung", "flash": "ended", "collective permute": "wrong"},
         on_check=begun.append,
     )
     verdicts = {name: one.verdict for name, one in found.checks.items()}
@@ -46,11 +46,11 @@ def test_what_fails_is_told_from_what_is_well_and_switched_off(tmp_path: Path) -
         "rotary": "right",
         "upsample": "wrong",
         "flash": "ended",
-        "splash": "hung",
+        "flash_gradient": "hung",
         "collective permute": "wrong",
     }
     assert begun.count("devices") == 3  # one process, and one after each that was lost
-    assert found.off == ("flash", "splash", "upsample")
+    assert found.off == ("flash", "flash_gradient", "upsample")
     assert "1 of 2" in found.checks["collective permute"].detail or "0, 1" in found.checks["collective permute"].detail
     texts = "\n".join(found.problems)
     assert "XLA's repeats of rows and columns" in texts and "nothing to take in its place" in texts

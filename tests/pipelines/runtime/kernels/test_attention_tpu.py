@@ -15,9 +15,11 @@ from torch.nn import functional
 from pipelines.plan.topologies import find_devices, find_topology
 from pipelines.runtime.bridge.modules import TracedModule
 from pipelines.runtime.devices.mesh import build_mesh
+from pipelines.runtime.kernels import flash_gradient
 from pipelines.runtime.kernels.attention import attend_long
 from pipelines.runtime.kernels.attention_axes import AttentionAxes
-from pipelines.runtime.kernels.splash import attend_with_gradient
+from pipelines.runtime.kernels.flash import find_vmem_bytes
+from pipelines.runtime.kernels.flash_gradient import differentiate
 from pipelines.runtime.kernels.ulysses import NormAndRotary, gather_tokens
 from tests.kept_programs import compile_for_tpu
 
@@ -95,19 +97,20 @@ def test_a_window_is_compiled_wherever_queries_begin(v6e_8: list[Any], *, trades
     assert 0 < near < 0.7 * whole
 
 
-def test_where_a_gradient_is_wanted_forward_and_backward_are_kernels(v6e_8: list[Any]) -> None:
-    """1100 tokens are filled up and masked, and 64 features too."""
+@pytest.mark.parametrize("width", [40, 64, 128])
+def test_where_a_gradient_is_wanted_forward_and_backward_are_kernels(v6e_8: list[Any], width: int) -> None:
+    """1100 tokens fill no tile; features of 40 are filled up, those of 64 lie side by side."""
     mesh = build_mesh("dp=8", devices=v6e_8)
     axes = AttentionAxes(mesh=mesh, rows="dp", learns=True)
     module = TracedModule(SelfAttention())
-    x = jax.ShapeDtypeStruct((8, 2, 1100, 64), jnp.bfloat16, sharding=NamedSharding(mesh, P("dp")))
+    x = jax.ShapeDtypeStruct((8, 2, 1100, width), jnp.bfloat16, sharding=NamedSharding(mesh, P("dp")))
 
     def compute(x: jax.Array) -> jax.Array:
         return module.call({}, x, attention=axes).astype(jnp.float32).sum()
 
     text = compile_for_tpu(jax.jit(jax.grad(compute)).lower(x), v6e_8[0])
     assert "flash_attention" in text
-    assert "splash_mha_dkv_segmented" in text
+    assert flash_gradient.NAME in text
 
 
 def test_the_smallest_vector_memory_has_room_to_turn_the_widest_tokens(v6e_8: list[Any]) -> None:
@@ -121,12 +124,18 @@ def test_the_smallest_vector_memory_has_room_to_turn_the_widest_tokens(v6e_8: li
     assert KERNEL in compile_for_tpu(cut.lower(x, turn), chip)
 
 
-def test_where_a_gradient_is_wanted_as_many_keys_come_at_a_time_as_memory_is_counted_for(v6e_8: list[Any]) -> None:
-    """The forward kernel took 0.4 MiB more than was counted, of 32 MiB, for 8128 tokens on v5p."""
-    mesh = build_mesh("dp=1", devices=find_devices(find_topology("v5p-8"))[:1])
-    x = jax.ShapeDtypeStruct((1, 1, 8128, 128), jnp.bfloat16, sharding=NamedSharding(mesh, P()))
-    attend = functools.partial(attend_with_gradient, scale=1.0, mesh=mesh, rows=None, vmem_bytes=32 * 2**20)
-    forward = jax.jit(lambda *x: jax.vjp(attend, *x))  # with what the backward kernel starts from
-    room = {"xla_tpu_scoped_vmem_limit_kib": str(32 * 1024)}
-    text = compile_for_tpu(forward.lower(x, x, x), mesh.devices.flat[0], room)
-    assert "splash_mha_fwd_segmented_residuals" in text
+@pytest.mark.parametrize(("name", "length"), [("v4-8", 4608), ("v5p-8", 14_040), ("v6e-1", 32_760)])
+def test_the_gradient_takes_no_more_vector_memory_than_is_counted(v6e_8: list[Any], name: str, length: int) -> None:
+    """Also of rows of their own lengths, which need masks; on v4 the keys come in parts."""
+    mesh = build_mesh("dp=1", devices=find_devices(find_topology(name))[:1])
+    chip, one = mesh.devices.flat[0], NamedSharding(mesh, P())
+    x = jax.ShapeDtypeStruct((1, length, 128), jnp.bfloat16, sharding=one)
+    sums = jax.ShapeDtypeStruct((1, 1, length), jnp.float32, sharding=one)
+    seen = jax.ShapeDtypeStruct((1,), jnp.int32, sharding=one)
+
+    def run(*arrays: jax.Array) -> tuple[jax.Array, ...]:
+        *others, seen = arrays
+        vmem_bytes = find_vmem_bytes(chip.device_kind)
+        return differentiate(*others, key_lengths_B=seen, heads=1, scale=1.0, vmem_bytes=vmem_bytes)
+
+    assert flash_gradient.NAME in compile_for_tpu(jax.jit(run).lower(x, x, x, x, sums, x, seen), chip)

@@ -42,7 +42,7 @@ def _as_before() -> Iterator[None]:
     [
         ("on", set[str]()),
         ("off", {*switches.INSTEAD}),
-        ("flash, splash", switches.INSTEAD.keys() - {"flash", "splash"}),
+        ("flash, ulysses", switches.INSTEAD.keys() - {"flash", "ulysses"}),
         ("no-flash,no-cudnn", {"flash", "cudnn"}),
     ],
 )
@@ -51,9 +51,9 @@ def test_a_choice_by_hand_is_read_and_written(text: str, off: set[str]) -> None:
     assert switches.read_choice(switches.write_choice(off)) == off
 
 
-@pytest.mark.parametrize("text", ["", "flush", "flash,no-splash", "off,flash"])
+@pytest.mark.parametrize("text", ["", "flush", "flash,no-ulysses", "off,flash"])
 def test_a_choice_that_means_nothing_is_refused_with_the_names(text: str) -> None:
-    with pytest.raises(RecipeError, match="flash, ulysses, splash"):
+    with pytest.raises(RecipeError, match="flash, flash_gradient, ulysses"):
         switches.read_choice(text)
 
 
@@ -62,7 +62,7 @@ def test_what_is_remembered_counts_for_that_kind_of_chip_and_those_versions_alon
     switches.remember(file, WRONG)
     switches.remember(file, dataclasses.replace(WRONG, kind="TPU v8", checks={}))
     older = dataclasses.replace(
-        WRONG, versions={"jax": "0.1"}, checks={"splash": Found(verdict="hung", off=("splash",))}
+        WRONG, versions={"jax": "0.1"}, checks={"ulysses": Found(verdict="hung", off=("ulysses",))}
     )
     switches.remember(file, older)
     assert switches.find(file, versions=WRONG.versions, kind="TPU v9") == WRONG
