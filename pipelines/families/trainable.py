@@ -56,10 +56,8 @@ class Learner(Protocol):
     prefix: str
     """What names in a LoRA file begin with; that of a second expert is its component's."""
     kohya_prefix: str
-    vmem_share: float
-    """The share of vector memory that a TPU gives the step's products (compiler_options.py); 0 for the usual."""
     compact_vmem_bytes: int | None
-    """A limit of it that keeps the step's code short, or None."""
+    """A limit of a TPU's vector memory that keeps the step's code short (compiler_options.py), or None."""
 
     def list_denoisers(self, folder: Path, scheduler_config: Mapping[str, Any]) -> tuple[Denoiser, ...]:
         """Lists the modules that can learn, in the order in which they denoise."""
@@ -133,7 +131,6 @@ class FlowLearner:
     size_multiple = 32
     prefix = "transformer"
     kohya_prefix = "lora_unet"
-    vmem_share = 0.1875  # 24 MiB on v6e: room for klein's 4608 keys at a time, and little to compile (plan/TRIED.md)
     compact_vmem_bytes: int | None = None
 
     def list_denoisers(self, folder: Path, scheduler_config: Mapping[str, Any]) -> tuple[Denoiser, ...]:  # noqa: ARG002

@@ -36,7 +36,6 @@ class UNetLearner:
     size_multiple = 64
     prefix = "unet"
     kohya_prefix = "lora_unet"
-    vmem_share = 0.0
     compact_vmem_bytes = 12 * 2**20
 
     def list_denoisers(self, folder: Path, scheduler_config: Mapping[str, Any]) -> tuple[Denoiser, ...]:  # noqa: ARG002

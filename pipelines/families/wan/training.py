@@ -41,7 +41,6 @@ class WanLearner(FlowLearner):
     spread = "shifted"
     timestep_scale = 1000.0
     size_multiple = 16
-    vmem_share = 0.5  # room for the 14 040 keys of 33 frames at 480p at a time, on v6e
 
     def list_denoisers(self, folder: Path, scheduler_config: Mapping[str, Any]) -> tuple[Denoiser, ...]:  # noqa: ARG002
         boundary = read_json(folder / "model_index.json").get("boundary_ratio")

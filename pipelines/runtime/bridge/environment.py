@@ -115,7 +115,10 @@ def _linear(input: jax.Array, weight: jax.Array, bias: jax.Array | None = None) 
     else:
         out = operators.multiply(input, weight)
         out = out if rounded is None else out * rounded.scale
-    return out if bias is None else out + bias
+    if bias is None:
+        return out
+    axes = find_attention_axes()
+    return operators.add_bias(out, bias) if axes is not None and axes.learns else out + bias
 
 
 def _scaled_dot_product_attention(  # noqa: PLR0917 - PyTorch's own signature

@@ -13,7 +13,7 @@ from jax.ad_checkpoint import checkpoint_name
 from jax.sharding import PartitionSpec as P
 
 from pipelines.runtime.devices.sharding import count_parts
-from pipelines.runtime.kernels.flash import LANES, choose_group, find_vmem_bytes, flash_attention
+from pipelines.runtime.kernels.flash import LANES, find_vmem_bytes, flash_attention
 from pipelines.runtime.kernels.flash_gradient import differentiate
 
 KEPT = "attention"
@@ -37,27 +37,29 @@ def attend_with_gradient(
     batch, heads, _, width = query_BHLD.shape
     spec = P(rows) if rows is not None and batch % count_parts(mesh, rows) == 0 else P()
     vmem_bytes = find_vmem_bytes(mesh.devices.flat[0].device_kind)
-    # Heads that fill a vector side by side stay so: XLA drops these transpositions against those before and after.
-    # Others come first, as heads.py takes them apart, each as a row of its own, filled up to whole vectors with zeros.
-    is_apart = width % LANES == 0 or choose_group(heads, width) * width > LANES
-    attend = _attend(heads=1 if is_apart else heads, scale=scale, vmem_bytes=vmem_bytes, interpret=interpret)
+    # Heads that fill a vector side by side stay so, perhaps with an empty one: XLA drops these transpositions against
+    # those before and after. Others come first, as heads.py takes them apart, each as a row of its own, filled up to
+    # whole vectors with zeros.
+    is_apart = width >= LANES or LANES % width != 0
+    empty = 0 if is_apart else -heads % (LANES // width)
+    options: Any = {"scale": scale, "vmem_bytes": vmem_bytes, "interpret": interpret}
+    attend = _attend(heads=1 if is_apart else heads + empty, **options)
 
     def run(query: jax.Array, key: jax.Array, value: jax.Array, *lengths: jax.Array) -> jax.Array:
         if is_apart:
             repeated = (jnp.repeat(one, heads) for one in lengths)
-            apart = (_fill(x.reshape(-1, x.shape[2], width)) for x in (query, key, value))
+            apart = (_fill(x.reshape(-1, x.shape[2], width), -width % LANES) for x in (query, key, value))
             return attend(*apart, *repeated)[..., :width].reshape(query.shape)
         merged = (x.swapaxes(1, 2).reshape(x.shape[0], -1, heads * width) for x in (query, key, value))
-        out = attend(*merged, *lengths)
+        out = attend(*(_fill(x, empty * width) for x in merged), *lengths)[..., : heads * width]
         return out.reshape(query.shape[0], -1, heads, width).swapaxes(1, 2)
 
     arrays = (query_BHLD, key_BHLD, value_BHLD, *(() if key_lengths is None else (key_lengths,)))
     return jax.shard_map(run, mesh=mesh, in_specs=(spec,) * len(arrays), out_specs=spec, check_vma=False)(*arrays)
 
 
-def _attend(*, heads: int, scale: float, vmem_bytes: int, interpret: bool) -> Callable[..., jax.Array]:
+def _attend(**options: Any) -> Callable[..., jax.Array]:
     """Builds an attention of (batch, length, heads * width) arrays and, perhaps, the rows' own lengths."""
-    options: Any = {"heads": heads, "scale": scale, "vmem_bytes": vmem_bytes, "interpret": interpret}
 
     @jax.custom_vjp
     def attend(*arrays: jax.Array) -> jax.Array:
@@ -79,8 +81,8 @@ def _attend(*, heads: int, scale: float, vmem_bytes: int, interpret: bool) -> Ca
     return attended
 
 
-def _fill(x_BLD: jax.Array) -> jax.Array:
-    return jnp.pad(x_BLD, ((0, 0), (0, 0), (0, -x_BLD.shape[2] % LANES)))
+def _fill(x_BLC: jax.Array, features: int) -> jax.Array:
+    return jnp.pad(x_BLC, ((0, 0), (0, 0), (0, features)))
 
 
 def _take(lengths: list[jax.Array]) -> jax.Array | None:

@@ -165,7 +165,6 @@ def build_program(
             jax.tree.map(lambda leaf: leaf.sharding, state),
             Metrics._make([replicated] * len(Metrics._fields)),
         ),
-        vmem_share=plan.learner.vmem_share,
         compact_vmem_bytes=plan.learner.compact_vmem_bytes,
         learns=True,
     )

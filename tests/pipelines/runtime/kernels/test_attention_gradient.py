@@ -36,6 +36,7 @@ def measure_error(found: jax.Array, expected: jax.Array) -> float:
         (jnp.float32, 512, 1, 128, None, 1e-4),
         (jnp.float32, 1100, 2, 64, (1056, 544), 1e-4),  # rows of their own lengths
         (jnp.float32, 1100, 2, 128, (1056, 544), 1e-4),
+        (jnp.float32, 600, 3, 64, None, 1e-4),  # and an empty one
         (jnp.float32, 600, 3, 40, None, 1e-4),  # heads that never fill vectors side by side are filled up
         (jnp.bfloat16, 900, 1, 128, None, 1e-2),
     ],
