@@ -191,7 +191,7 @@ Batch = typer.Option(min=1, max=65_536, help="With --train: pictures a step on a
 Rank = typer.Option(min=1, max=1024, help="With --train: the LoRA's.", show_default="16")
 Accumulate = typer.Option(min=1, max=1024, help="With --train: parts of a batch that are computed one by one.")
 RematOption = typer.Option(
-    help="With --train: auto, none, layers, attention or full: what is computed twice to save memory."
+    help="With --train: auto, none, layers, narrow, attention or full: what is computed twice to save memory."
 )
 Steps = typer.Option(
     min=1, help="With --train: how many, for hours and dollars.", show_default="800, or 2000 with full"

@@ -20,8 +20,8 @@ LearningRateSchedule = Literal[
     "constant", "constant_with_warmup", "linear", "cosine", "cosine_with_restarts", "polynomial"
 ]
 Sigmas = Literal["logit_normal", "uniform", "mode", "shifted"]
-Remat = Literal["auto", "none", "layers", "attention", "full"]
-REMATS_BY_SIZE: tuple[Remat, ...] = ("layers", "attention", "full")
+Remat = Literal["auto", "none", "layers", "narrow", "attention", "full"]
+REMATS_BY_SIZE: tuple[Remat, ...] = ("layers", "narrow", "attention", "full")
 """What `auto` tries on an accelerator until the step fits: the quickest first, which is not to keep everything."""
 Precision = Literal["no", "bf16"]
 LoraFormat = Literal["diffusers", "kohya"]

@@ -74,7 +74,9 @@ RematPolicy = Callable[..., Any]
 """A policy of `jax.checkpoint_policies`: which values are kept for the gradient, and not computed again."""
 
 PRODUCT = "product"
-"""What outputs of layers that `name_products` chose are called in a policy."""
+WIDE_PRODUCT = "wide product"
+"""What outputs of layers that `name_products` chose are called in a policy; the second if they have more features than
+what they were made of, as in a feed-forward."""
 
 _running_layer: contextvars.ContextVar[LayerPlacement | None] = contextvars.ContextVar("running_layer", default=None)
 _remat: contextvars.ContextVar[RematPolicy | None] = contextvars.ContextVar("remat", default=None)
@@ -328,7 +330,7 @@ def _make_repeatable(module: Any) -> None:
 def name_products(
     module: torch.nn.Module, kinds: tuple[type[torch.nn.Module], ...], *, besides: type[torch.nn.Module]
 ) -> None:
-    """Names outputs of submodules of these kinds, outermost ones, PRODUCT, so that a policy can keep them.
+    """Names outputs of submodules of these kinds, outermost ones, by `name_product`, so that a policy can keep them.
 
     Those of kind `besides` name their own.
     """
@@ -339,10 +341,16 @@ def name_products(
             name_products(child, kinds, besides=besides)
         return
 
-    def name(_module: torch.nn.Module, _args: Any, output: torch.Tensor) -> Any:
-        return call_jax(functools.partial(checkpoint_name, name=PRODUCT), output)
+    def name(_module: torch.nn.Module, args: Any, output: torch.Tensor) -> Any:
+        return name_product(output, args[0])
 
     module.register_forward_hook(name)
+
+
+def name_product(product: Any, inputs: torch.Tensor) -> Any:
+    """Names a layer's output PRODUCT or WIDE_PRODUCT."""
+    name = WIDE_PRODUCT if product.shape[-1] > inputs.shape[-1] else PRODUCT
+    return call_jax(functools.partial(checkpoint_name, name=name), product)
 
 
 def scan_if_long(

@@ -16,14 +16,12 @@ from typing import Any
 import jax
 import jax.numpy as jnp
 import torch
-from jax.ad_checkpoint import checkpoint_name
 from jax.sharding import Mesh, NamedSharding
 from peft.tuners.lora import LoraLayer
 from torch.nn.functional import linear
 
 from pipelines.families.trainable import Cut
-from pipelines.runtime.bridge.environment import call_jax
-from pipelines.runtime.bridge.modules import PRODUCT
+from pipelines.runtime.bridge.modules import name_product
 from pipelines.training.engine.adapters import name_in_checkpoint
 
 
@@ -67,7 +65,9 @@ class CutLayer(torch.nn.Module):
             narrow = linear(inputs, down)
             ups = torch.split(up, list(self._cut.outputs))
             parts = [part + linear(narrow, own) * scale for part, own in zip(parts, ups, strict=True)]
-        return torch.cat([_name(part) for part in parts], -1)  # taken apart again at once, so XLA never makes it
+        return torch.cat(
+            [name_product(part, inputs) for part in parts], -1
+        )  # taken apart again at once, so XLA never makes it
 
     def _add_parts(self, inputs: torch.Tensor) -> torch.Tensor:
         widths = list(self._cut.inputs)
@@ -78,7 +78,7 @@ class CutLayer(torch.nn.Module):
             downs = torch.split(down, widths, -1)
             narrow = _add([linear(part, own) for part, own in zip(parts, downs, strict=True)])
             total = total + linear(narrow, up) * scale
-        return _name(total)
+        return name_product(total, inputs)
 
     def _find_lora(self) -> tuple[torch.Tensor, torch.Tensor, float]:
         down: Any = self.lora_A[self._adapter]
@@ -88,11 +88,6 @@ class CutLayer(torch.nn.Module):
 
 def _add(parts: list[torch.Tensor]) -> torch.Tensor:
     return functools.reduce(operator.add, parts)
-
-
-def _name(product: Any) -> Any:
-    """Names a product as `name_products` names whole ones."""
-    return call_jax(functools.partial(checkpoint_name, name=PRODUCT), product)
 
 
 def cut_layers(module: torch.nn.Module, cuts: Mapping[str, Cut], *, adapter: str) -> None:

@@ -20,7 +20,7 @@ from pipelines.errors import LumeshError
 from pipelines.families.trainable import Learner
 from pipelines.messages import say
 from pipelines.models.catalog import Shape
-from pipelines.runtime.bridge.modules import PRODUCT, LayerPlacement, RematPolicy, TracedModule
+from pipelines.runtime.bridge.modules import PRODUCT, WIDE_PRODUCT, LayerPlacement, RematPolicy, TracedModule
 from pipelines.runtime.devices.sharding import STACK
 from pipelines.runtime.kernels.attention_axes import AttentionAxes
 from pipelines.runtime.kernels.attention_gradient import KEPT
@@ -28,6 +28,7 @@ from pipelines.runtime.kernels.convolution import PictureAxes
 from pipelines.runtime.programs.compiled import Program, Programs
 from pipelines.training.data.rows import TWIN
 from pipelines.training.engine import linear
+from pipelines.training.engine.adapters import is_lora
 from pipelines.training.engine.objective import Noised, Objective, sum_errors
 from pipelines.training.settings import REMATS_BY_SIZE
 
@@ -35,15 +36,20 @@ Weights = dict[str, jax.Array]
 
 POLICIES: Mapping[str, RematPolicy | None] = {
     "none": None,
-    "layers": jax.checkpoint_policies.save_only_these_names(PRODUCT, KEPT),
+    "layers": jax.checkpoint_policies.save_only_these_names(PRODUCT, WIDE_PRODUCT, KEPT),
+    "narrow": jax.checkpoint_policies.save_only_these_names(PRODUCT, KEPT),
     "attention": jax.checkpoint_policies.save_only_these_names(KEPT),
     "full": jax.checkpoint_policies.nothing_saveable,
 }
 """What is kept of a layer for its gradient, from all to nothing but what it began with.
 
 `layers` keeps the products of linear layers and convolutions and what attention gave: all else is cheap to compute
-again, and costs less time than it takes to write and read, so this is mostly faster than keeping all.
+again, and costs less time than it takes to write and read, so this is mostly faster than keeping all. `narrow` leaves
+out products with more features than what they were made of, such as a feed-forward's first.
 """
+
+MOST_EARLY_BYTES = 2**30
+"""Of a LoRA's weights; as many are on every device before its layers run."""
 
 BINS = 8
 """Parts of the noise's range whose losses are told apart."""
@@ -259,14 +265,19 @@ def prepare_call(plan: StepPlan, weights: Weights, **options: Any) -> Callable[.
 
 
 def _gather(weights: Weights, plan: StepPlan) -> Weights:
-    """Casts the weights, and gathers those outside of scans on every device; a scan gathers its layers one by one."""
+    """Casts the weights, and gathers those outside of scans on every device; a scan gathers its layers one by one.
+
+    A LoRA's are gathered before a scan, too, unless they are large: they are many and small, so one by one they wait.
+    """
     replicated = NamedSharding(plan.mesh, PartitionSpec())
     cast = {
         name: value.astype(plan.dtype) if jnp.issubdtype(value.dtype, jnp.floating) else value
         for name, value in weights.items()
     }
+    adapters = {name for name in cast if is_lora(name)}
+    early = adapters if sum(cast[name].nbytes for name in adapters) <= MOST_EARLY_BYTES else set[str]()
     return {
-        name: value if STACK in name else jax.lax.with_sharding_constraint(value, replicated)
+        name: jax.lax.with_sharding_constraint(value, replicated) if STACK not in name or name in early else value
         for name, value in cast.items()
     }
 

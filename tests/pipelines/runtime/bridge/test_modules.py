@@ -1,5 +1,6 @@
 """Torch modules run as JAX functions with torch's own results; weights stay arguments, buffers stay values."""
 
+import re
 from collections.abc import Callable
 from typing import Any
 
@@ -11,8 +12,11 @@ import torch
 from jax.sharding import NamedSharding, PartitionSpec
 
 from pipelines.runtime.bridge.modules import (
+    PRODUCT,
+    WIDE_PRODUCT,
     TracedModule,
     call_for_layers,
+    name_products,
     parameters_on_meta,
     scan_if_long,
 )
@@ -215,3 +219,12 @@ def read_layers(model: Any, ids: Any) -> tuple[Any, Any]:
 def test_few_layers_stay_a_list() -> None:
     tower = Tower(2)
     assert scan_if_long(tower.blocks) is tower.blocks
+
+
+def test_products_wider_than_what_they_were_made_of_have_a_name_of_their_own() -> None:
+    module = torch.nn.Sequential(torch.nn.Linear(4, 8), torch.nn.ReLU(), torch.nn.Linear(8, 8), torch.nn.Linear(8, 4))
+    name_products(module, (torch.nn.Linear,), besides=torch.nn.ReLU)
+    traced = TracedModule(module)
+    weights = {name: jnp.ones(shape) for name, shape in traced.parameter_shapes().items()}
+    traced_text = str(jax.make_jaxpr(traced.call)(weights, jnp.ones((2, 4))))
+    assert re.findall(r"name\[name=([^\]]*)\]", traced_text) == [WIDE_PRODUCT, PRODUCT, PRODUCT]
