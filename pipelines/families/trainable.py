@@ -56,8 +56,12 @@ class Learner(Protocol):
     prefix: str
     """What names in a LoRA file begin with; that of a second expert is its component's."""
     kohya_prefix: str
+    vmem_share: float
+    """The share of vector memory that a TPU gives the step's products (compiler_options.py); 0 for the usual."""
     compact_vmem_bytes: int | None
-    """A limit of a TPU's vector memory that keeps the step's code short (compiler_options.py), or None."""
+    """A limit of it that keeps the step's code short, or None."""
+    gathers_adapters: bool
+    """Whether a LoRA's weights are gathered before its layers run, and not layer by layer (plan/TRIED.md)."""
 
     def list_denoisers(self, folder: Path, scheduler_config: Mapping[str, Any]) -> tuple[Denoiser, ...]:
         """Lists the modules that can learn, in the order in which they denoise."""
@@ -131,7 +135,9 @@ class FlowLearner:
     size_multiple = 32
     prefix = "transformer"
     kohya_prefix = "lora_unet"
+    vmem_share = 0.0
     compact_vmem_bytes: int | None = None
+    gathers_adapters = False
 
     def list_denoisers(self, folder: Path, scheduler_config: Mapping[str, Any]) -> tuple[Denoiser, ...]:  # noqa: ARG002
         """See `Learner`."""

@@ -36,7 +36,9 @@ class UNetLearner:
     size_multiple = 64
     prefix = "unet"
     kohya_prefix = "lora_unet"
+    vmem_share = 0.0
     compact_vmem_bytes = 12 * 2**20
+    gathers_adapters = True
 
     def list_denoisers(self, folder: Path, scheduler_config: Mapping[str, Any]) -> tuple[Denoiser, ...]:  # noqa: ARG002
         return (Denoiser(component="unet"),)

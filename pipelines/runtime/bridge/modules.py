@@ -342,7 +342,7 @@ def name_products(
         return
 
     def name(_module: torch.nn.Module, args: Any, output: torch.Tensor) -> Any:
-        return name_product(output, args[0])
+        return name_product(output, args[0] if args else output)
 
     module.register_forward_hook(name)
 

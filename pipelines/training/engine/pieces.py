@@ -65,9 +65,8 @@ class CutLayer(torch.nn.Module):
             narrow = linear(inputs, down)
             ups = torch.split(up, list(self._cut.outputs))
             parts = [part + linear(narrow, own) * scale for part, own in zip(parts, ups, strict=True)]
-        return torch.cat(
-            [name_product(part, inputs) for part in parts], -1
-        )  # taken apart again at once, so XLA never makes it
+        named = [name_product(part, inputs) for part in parts]
+        return torch.cat(named, -1)  # taken apart again at once, so XLA never makes it
 
     def _add_parts(self, inputs: torch.Tensor) -> torch.Tensor:
         widths = list(self._cut.inputs)

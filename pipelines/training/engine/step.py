@@ -171,6 +171,7 @@ def build_program(
             jax.tree.map(lambda leaf: leaf.sharding, state),
             Metrics._make([replicated] * len(Metrics._fields)),
         ),
+        vmem_share=plan.learner.vmem_share,
         compact_vmem_bytes=plan.learner.compact_vmem_bytes,
         learns=True,
     )
@@ -267,7 +268,7 @@ def prepare_call(plan: StepPlan, weights: Weights, **options: Any) -> Callable[.
 def _gather(weights: Weights, plan: StepPlan) -> Weights:
     """Casts the weights, and gathers those outside of scans on every device; a scan gathers its layers one by one.
 
-    A LoRA's are gathered before a scan, too, unless they are large: they are many and small, so one by one they wait.
+    A LoRA's are gathered before a scan, too, where the learner says so and they are not large.
     """
     replicated = NamedSharding(plan.mesh, PartitionSpec())
     cast = {
@@ -275,7 +276,8 @@ def _gather(weights: Weights, plan: StepPlan) -> Weights:
         for name, value in weights.items()
     }
     adapters = {name for name in cast if is_lora(name)}
-    early = adapters if sum(cast[name].nbytes for name in adapters) <= MOST_EARLY_BYTES else set[str]()
+    is_small = sum(cast[name].nbytes for name in adapters) <= MOST_EARLY_BYTES
+    early = adapters if plan.learner.gathers_adapters and is_small else set[str]()
     return {
         name: jax.lax.with_sharding_constraint(value, replicated) if STACK not in name or name in early else value
         for name, value in cast.items()
