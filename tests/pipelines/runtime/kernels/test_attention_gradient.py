@@ -32,20 +32,19 @@ def measure_error(found: jax.Array, expected: jax.Array) -> float:
 @pytest.mark.parametrize(
     ("dtype", "keys", "heads", "width", "seen", "limit"),
     [
-        (jnp.float32, 1300, 2, 64, None, 1e-4),  # two heads side by side
         (jnp.float32, 512, 1, 128, None, 1e-4),
-        (jnp.float32, 1100, 2, 64, (1056, 544), 1e-4),  # rows of their own lengths
-        (jnp.float32, 1100, 2, 128, (1056, 544), 1e-4),
-        (jnp.float32, 600, 3, 64, None, 1e-4),  # and an empty one
-        (jnp.float32, 600, 3, 40, None, 1e-4),  # heads that never fill vectors side by side are filled up
-        (jnp.bfloat16, 900, 1, 128, None, 1e-2),
+        (jnp.float32, 1100, 2, 64, (1056, 544), 1e-4),  # two heads side by side, rows of their own lengths
+        (jnp.float32, 600, 1, 128, (556, 300), 1e-4),
+        (jnp.float32, 400, 3, 64, None, 1e-4),  # with an empty head
+        (jnp.float32, 400, 2, 40, None, 1e-4),  # heads that never fill vectors side by side are filled up
+        (jnp.bfloat16, 600, 1, 128, None, 1e-2),
     ],
 )
 def test_values_and_gradients_are_those_of_plain_attention(  # noqa: PLR0917 - what is parametrized
     dtype: Any, keys: int, heads: int, width: int, seen: tuple[int, int] | None, limit: float
 ) -> None:
     mesh = build_mesh("dp=2", devices=jax.devices()[:2])
-    query, weights = (draw(2, heads, 1100, width, dtype=dtype, seed=seed) for seed in (0, 1))
+    query, weights = (draw(2, heads, 900, width, dtype=dtype, seed=seed) for seed in (0, 1))
     key, value = (draw(2, heads, keys, width, dtype=dtype, seed=seed) for seed in (2, 3))
     lengths = None if seen is None else jnp.asarray(seen)
 

