@@ -49,7 +49,7 @@ out products with more features than what they were made of, such as a feed-forw
 """
 
 MOST_EARLY_BYTES = 2**30
-"""Of a LoRA's weights; as many are on every device before its layers run."""
+"""A LoRA with more bytes than these is gathered layer by layer in any case."""
 
 BINS = 8
 """Parts of the noise's range whose losses are told apart."""
