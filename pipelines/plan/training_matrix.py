@@ -68,7 +68,7 @@ def write_page(file: Path, *, command: str) -> str:
         "optimizer, what is kept for the gradient, and code. *Remat* is",
         "[what is computed twice](planning.md#plans-of-trainings). Dollars are for a list price. Compiling is counted",
         "in seconds by the clock of the machine that made this page, which had other work. Attention is counted at the",
-        "share of a chip's peak that the schedule of its kernels gives: on v6e 56 % forward and 63 % backward, on",
+        "share of a chip's peak that the schedule of its kernels gives: on v6e 56 % forward and 60 % backward, on",
         "v5p 95 % backward and 56 % forward, which is on the careful side there, as it is for convolutions. Made by",
         "",
         "```bash",

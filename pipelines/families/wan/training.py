@@ -41,7 +41,7 @@ class WanLearner(FlowLearner):
     spread = "shifted"
     timestep_scale = 1000.0
     size_multiple = 16
-    vmem_share = 0.5  # 14B's products take a tenth less than with the usual one (plan/TRIED.md)
+    vmem_share = 0.5  # 14B's step takes an eighth less than with the usual one (plan/TRIED.md)
 
     def list_denoisers(self, folder: Path, scheduler_config: Mapping[str, Any]) -> tuple[Denoiser, ...]:  # noqa: ARG002
         boundary = read_json(folder / "model_index.json").get("boundary_ratio")
