@@ -24,7 +24,7 @@ from pipelines.plan.hlo import (
 )
 from pipelines.plan.topologies import V4, V5E, V5P, V6E, V7X, Chip
 
-ESTIMATOR = 2  # to be increased when estimates of the same program change, which invalidates saved ones
+ESTIMATOR = 3  # to be increased when estimates of the same program change, which invalidates saved ones
 CONVOLUTION = "convolve_taps"  # the kernel's name in runtime/kernels/conv3x3.py
 # Share of the peak in the innermost loop, by the kernel's schedule: `plan --search attention`. The work outside that
 # loop is included in the FLOPs that the kernel reports (runtime/kernels/flash.py, count_keys).

@@ -8,7 +8,7 @@ estimate.py puts these together.
 import math
 import re
 from collections.abc import Iterator, Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 
 from pipelines.messages import english
 
@@ -21,6 +21,7 @@ COLLECTIVES = (
     "collective-permute",
     "collective-broadcast",
 )
+SCATTERED = "all-reduce-scatter"  # how such a computation's name begins
 PALLAS_TARGET = "tpu_custom_call"
 
 _BITS = {"pred": 8, "c64": 64, "c128": 128, "token": 0, "opaque": 0}
@@ -116,10 +117,19 @@ class Module:
         return self._read[computation]
 
     def find_collective(self, computation: str) -> Instruction | None:
-        """Returns the first collective among a fused computation's instructions."""
+        """Returns the first collective among a fused computation's instructions.
+
+        The TPU compiler writes a reduce-scatter as an all-reduce with slices of its results, in a computation that it
+        names so; it is returned as a reduce-scatter.
+        """
         if not any(kind in line for line in self._lines[computation] for kind in COLLECTIVES):
             return None
-        return next((one for one in self.list_instructions(computation) if one.collective), None)
+        inside = self.list_instructions(computation)
+        found = next((one for one in inside if one.collective), None)
+        if found is None or found.collective != "all-reduce" or not computation.startswith(SCATTERED):
+            return found
+        sliced = next(one for one in inside if one.is_root)
+        return replace(found, opcode="reduce-scatter", shape=sliced.shape)
 
     def find_phase(self, computation: str) -> str | None:
         """Returns which phase of an asynchronous collective a fused computation contains: "start", "step" or "done"."""

@@ -11,6 +11,7 @@ import json
 import math
 import shutil
 from collections.abc import Mapping, Sequence
+from dataclasses import replace
 from pathlib import Path
 from typing import Any
 
@@ -51,12 +52,15 @@ def write_random(model: Model, folder: Path, *, is_cut: bool, on_gpu: bool) -> d
     configs = _read_configs(source, index, is_cut=is_cut)
     counts = count_parameters(model, is_cut=is_cut)
     _check_room(sum(counts.values()), folder, on_gpu=on_gpu)
+    device = "cuda" if on_gpu and torch.cuda.is_available() else "cpu"
     for name, config in configs.items():
         torch.manual_seed(SEED)
         before = torch.get_default_dtype()
         torch.set_default_dtype(torch.bfloat16)
         try:
-            _build(index[name], config).save_pretrained(folder / name)
+            with torch.device(device):
+                built = _build(index[name], config)
+            built.save_pretrained(folder / name)
         finally:
             torch.set_default_dtype(before)
     shutil.copytree(source / "scheduler", folder / "scheduler")
@@ -183,6 +187,11 @@ def check_room(parameters: int, rooms: list[tuple[str, float, float]]) -> None:
                 ),
                 advice=english("Use --size mid or a smaller model; TMPDIR names another disk."),
             )
+
+
+def place_in(model: Model, folder: str) -> Model:
+    """Returns the model with the checkpoint in `folder` in place of its own files."""
+    return replace(model, path=Path(folder), repo="", revision="", variant="")
 
 
 def run(task: dict[str, Any]) -> dict[str, int]:

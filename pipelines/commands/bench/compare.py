@@ -36,6 +36,15 @@ class Size(enum.StrEnum):
     FULL = "full"
 
 
+SizeOption = Annotated[
+    Size | None,
+    typer.Option(
+        help="Random weights in place of the model's, which need not be here: at its full size, or with a quarter of "
+        "its layers."
+    ),
+]
+
+
 def run(
     context: typer.Context,
     *,
@@ -43,13 +52,7 @@ def run(
     shape: options.ShapeText = None,
     num_inference_steps: options.Steps = None,
     vs: Annotated[str | None, typer.Option(help="diffusers: PyTorch's own pipeline on the same weights.")] = None,
-    size: Annotated[
-        Size | None,
-        typer.Option(
-            help="Random weights in place of the model's, which need not be here: at its full size, or with a quarter "
-            "of its layers."
-        ),
-    ] = None,
+    size: SizeOption = None,
     pictures: Annotated[int, typer.Option(min=1, help="Warm pictures per side; the median counts.")] = 5,
     mesh: options.MeshText = None,
     as_json: options.AsJson = False,
@@ -74,20 +77,13 @@ def run(
         "mesh": mesh,
         "models_dir": str(data_dir / "models"),
     }
-    platforms = measure(RUNNER, {"side": PLATFORMS}, what="devices") if vs or size else {}
+    platforms = find_platforms() if vs or size else {}
     warning = check_platforms(platforms["lumesh"], platforms["diffusers"]) if vs else ""
     parameters: dict[str, int] = {}
     with tempfile.TemporaryDirectory(prefix="lumesh-bench-") as folder:
         if size is not None:
             task["path"] = str(Path(folder) / "checkpoint")
-            writing = {
-                "model": model,
-                "models_dir": task["models_dir"],
-                "folder": task["path"],
-                "is_cut": size is Size.MID,
-                "on_gpu": platforms["lumesh"] == "gpu",
-            }
-            parameters = measure(CHECKPOINT_RUNNER, writing, what="random weights")
+            parameters = write_checkpoint(task["path"], model, size, task["models_dir"], platforms)
         results = _measure_sides(task, cache_dir=Path(folder) / "cache", sides=_choose_sides(vs, platforms))
     if as_json:
         options.print_json(
@@ -98,6 +94,25 @@ def run(
     _print(results, title=f"{model}{of_size}, {recipe.shape}, {recipe.steps} steps, guidance {recipe.guidance_scale}")
     if warning:
         typer.echo(f"\n{warning}")
+
+
+def find_platforms() -> dict[str, str]:
+    """Returns where Lumesh and diffusers would compute, each: cpu, gpu or tpu."""
+    return measure(RUNNER, {"side": PLATFORMS}, what="devices")
+
+
+def write_checkpoint(
+    folder: str, model_id: str, size: Size, models_dir: str, platforms: Mapping[str, str]
+) -> dict[str, int]:
+    """Writes random weights into `folder` and returns component -> number of parameters."""
+    task = {
+        "model": model_id,
+        "models_dir": models_dir,
+        "folder": folder,
+        "is_cut": size is Size.MID,
+        "on_gpu": platforms["lumesh"] == "gpu",
+    }
+    return measure(CHECKPOINT_RUNNER, task, what="random weights")
 
 
 def _choose_sides(vs: str | None, platforms: Mapping[str, str]) -> list[str]:

@@ -12,10 +12,10 @@ import resource  # noqa: E402
 import statistics  # noqa: E402
 from collections import Counter  # noqa: E402
 from collections.abc import Mapping  # noqa: E402
-from dataclasses import replace  # noqa: E402
 from pathlib import Path  # noqa: E402
 from typing import Any  # noqa: E402
 
+from pipelines.commands.bench.checkpoint import place_in  # noqa: E402
 from pipelines.commands.bench.process import answer  # noqa: E402
 from pipelines.models.catalog import Model, read_data_dir  # noqa: E402
 from pipelines.recipes.recipe import Recipe, read_recipe  # noqa: E402
@@ -54,7 +54,7 @@ def run_lumesh(task: dict[str, Any]) -> dict[str, Any]:
         "warm_s": statistics.median(seconds),
         "encode_ms": 1000 * min(encode_seconds),
         "host_ms_per_chunk": family.host_ms_per_chunk,
-        **_read_jax_peak(),
+        **read_jax_peak(),
         "peak_rss_mb": _read_peak_rss(),
         **describe_lumesh(model, task["mesh"]),
     }
@@ -80,7 +80,7 @@ def find_dtype(weights: Mapping[str, Any]) -> str:
     return sizes.most_common(1)[0][0]
 
 
-def _read_jax_peak() -> dict[str, float]:
+def read_jax_peak() -> dict[str, float]:
     """Returns the peak of XLA's allocator; nothing on CPU, where it is not counted."""
     import jax
 
@@ -125,11 +125,18 @@ def run_diffusers(task: dict[str, Any]) -> dict[str, Any]:
         "import_s": import_s,
         "load_s": load_s,
         "warm_s": statistics.median(seconds),
-        **({"peak_device_mb": torch.cuda.max_memory_allocated() / 1e6} if device == "cuda" else {}),
+        **read_torch_peak(),
         "peak_rss_mb": _read_peak_rss(),
         "device": torch.cuda.get_device_name() if device == "cuda" else read_cpu_name(),
         "dtypes": {name: str(module.dtype).removeprefix("torch.") for name, module in _list_modules(pipeline).items()},
     }
+
+
+def read_torch_peak() -> dict[str, float]:
+    """Returns the peak of PyTorch's allocator on a GPU; nothing without one."""
+    import torch
+
+    return {"peak_device_mb": torch.cuda.max_memory_allocated() / 1e6} if torch.cuda.is_available() else {}
 
 
 def load_diffusers(place: str, dtypes: Mapping[str, str]) -> Any:
@@ -201,9 +208,7 @@ def find_platforms(_task: dict[str, Any]) -> dict[str, str]:
 def _find_model(task: dict[str, Any]) -> Model:
     """Returns the recipe's model, with the checkpoint at task["path"] in its place if that is set."""
     model = read_data_dir(Path(task["models_dir"]).parent).get(task["recipe"]["model"])
-    if task.get("path"):
-        return replace(model, path=Path(task["path"]), repo="", revision="", variant="")
-    return model
+    return place_in(model, task["path"]) if task.get("path") else model
 
 
 def read_cpu_name() -> str:

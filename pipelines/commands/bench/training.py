@@ -18,12 +18,13 @@ from rich.console import Console
 from rich.table import Table
 
 from pipelines.commands import options
+from pipelines.commands.bench.compare import SizeOption, check_platforms, find_platforms, write_checkpoint
 from pipelines.commands.bench.process import measure
-from pipelines.commands.bench.training_runner import ENCODED_BEFORE, EVERY_STEP, FAMILIES, LUMESH, WARM_UP
+from pipelines.commands.bench.training_runner import ENCODED_BEFORE, EVERY_STEP, FAMILIES, FEWEST, LUMESH, WARM_UP
 from pipelines.errors import ModelError, RecipeError
 from pipelines.messages import english
 from pipelines.models.catalog import Catalog, Model
-from pipelines.training.settings import Precision
+from pipelines.training.settings import Precision, Remat
 
 RUNNER = "pipelines.commands.bench.training_runner"
 PICTURES = 12
@@ -36,10 +37,12 @@ def run(
     full: Annotated[bool, typer.Option("--full", help="All weights of the denoiser in place of a LoRA.")] = False,
     rank: Annotated[int, typer.Option(min=1, help="Of the LoRA.")] = 16,
     batch: Annotated[int, typer.Option(min=1, help="Pictures a step.")] = 8,
-    steps: Annotated[int, typer.Option(min=WARM_UP + 1, help=f"In all; the first {WARM_UP} are not counted.")] = 30,
+    steps: Annotated[int, typer.Option(min=FEWEST, help=f"In all; the first {WARM_UP} are not counted.")] = 30,
     mixed_precision: Annotated[
         Precision | None, typer.Option(help="What both sides compute in.", show_default="each side's own")
     ] = None,
+    remat: Annotated[Remat, typer.Option(help="What Lumesh's side computes twice.")] = "auto",
+    size: SizeOption = None,
     as_json: options.AsJson = False,
     data_dir: options.DataDir = options.DATA_DIR,
 ) -> None:
@@ -48,6 +51,8 @@ def run(
     Example: python -m pipelines bench train --model demo-sdxl
     """
     found = _find_model(options.DataDirectory(data_dir=data_dir).catalog, model)
+    platforms = find_platforms()
+    warning = check_platforms(platforms["lumesh"], platforms["diffusers"])
     load_before = os.getloadavg()[0]
     with tempfile.TemporaryDirectory(prefix="lumesh-bench-") as folder:
         data = write_pictures(Path(folder) / "pictures", side=found.default_shape.width)
@@ -61,15 +66,23 @@ def run(
             "batch": batch,
             "steps": steps,
             "mixed_precision": mixed_precision,
+            "remat": remat,
         }
+        if size is not None:
+            task["path"] = str(Path(folder) / "checkpoint")
+            write_checkpoint(task["path"], found.id, size, task["models_dir"], platforms)
         sides = (LUMESH, EVERY_STEP, ENCODED_BEFORE)
         results = {side: measure(RUNNER, {**task, "side": side}, what=side) for side in sides}
     loads = (round(load_before, 1), round(os.getloadavg()[0], 1))
     if as_json:
-        options.print_json({"task": task, "load": loads, "results": results})
+        options.print_json({"task": task, "size": size, "load": loads, "warning": warning, "results": results})
         return
+    of_size = f" with random weights, {size} size" if size else ""
     kind = "all weights" if full else f"a LoRA of rank {rank}"
-    _print(results, title=f"{found.id}, {kind}, {batch} pictures a step, load {loads[0]} before and {loads[1]} after")
+    about = f"{kind}, {batch} pictures a step, load {loads[0]} before and {loads[1]} after"
+    _print(results, title=f"{found.id}{of_size}, {about}")
+    if warning:
+        typer.echo(f"\n{warning}")
 
 
 def write_pictures(folder: Path, *, side: int, count: int = PICTURES) -> Path:
@@ -111,6 +124,8 @@ def _print(results: dict[str, dict[str, Any]], *, title: str) -> None:
     }
     for label, pattern in rows.items():
         table.add_row(label, *(pattern.format(**one) for one in results.values()))
+    if all("peak_device_mb" in one for one in results.values()):
+        table.add_row("peak memory of the device", *(f"{one['peak_device_mb']:.0f} MB" for one in results.values()))
     Console().print(table)
     for side in (EVERY_STEP, ENCODED_BEFORE):
         ratios = [results[side][name] / results[LUMESH][name] for name in ("step_s", "step_cpu_s")]

@@ -11,6 +11,8 @@ from dataclasses import dataclass, field  # noqa: E402
 from pathlib import Path  # noqa: E402
 from typing import Any  # noqa: E402
 
+from pipelines.commands.bench.checkpoint import place_in  # noqa: E402
+from pipelines.commands.bench.compare_runner import read_jax_peak, read_torch_peak  # noqa: E402
 from pipelines.commands.bench.process import answer  # noqa: E402
 from pipelines.models.catalog import Model, read_data_dir  # noqa: E402
 
@@ -18,6 +20,8 @@ LUMESH, EVERY_STEP, ENCODED_BEFORE = "lumesh", "diffusers, encoding each step", 
 FAMILIES = ("sd", "sdxl")
 WARM_UP = 5
 """Steps that are not counted."""
+FEWEST = WARM_UP + 5
+"""Steps of a run, of which some are left to count."""
 RATE = 1e-4
 SNR_GAMMA = 5.0
 
@@ -35,14 +39,19 @@ class _Watch:
         self.processor.append(time.process_time())
         self.losses.append(loss)
 
-    def describe(self, *, batch: int, precision: str, learnt: int) -> dict[str, Any]:
-        counted = len(self.ends) - WARM_UP
-        step_s = (self.ends[-1] - self.ends[WARM_UP - 1]) / counted
+    def describe(self, *, batch: int, precision: str, learnt: int, late: int = 0) -> dict[str, Any]:
+        """Returns the figures. Where steps are told `late`, so many steps later, the last ones are not counted.
+
+        They are told at once, as no step follows.
+        """
+        last = len(self.ends) - 1 - late
+        counted = last - (WARM_UP - 1)
+        step_s = (self.ends[last] - self.ends[WARM_UP - 1]) / counted
         return {
             "precision": precision,
             "first_step_s": self.ends[0] - STARTED,
             "step_s": step_s,
-            "step_cpu_s": (self.processor[-1] - self.processor[WARM_UP - 1]) / counted,
+            "step_cpu_s": (self.processor[last] - self.processor[WARM_UP - 1]) / counted,
             "pictures_per_s": batch / step_s,
             "loss": sum(self.losses) / len(self.losses),
             "learnt": learnt,
@@ -56,7 +65,7 @@ def run_lumesh(task: dict[str, Any]) -> dict[str, Any]:
 
     from pipelines import registry
     from pipelines.training.checks import check_training
-    from pipelines.training.engine.loop import Stop
+    from pipelines.training.engine.loop import LATE, Stop
     from pipelines.training.place import Place
     from pipelines.training.run import train
     from pipelines.training.settings import read_settings
@@ -66,13 +75,15 @@ def run_lumesh(task: dict[str, Any]) -> dict[str, Any]:
     kind = {"full": True} if task["full"] else {"lora": True, "rank": task["rank"]}
     settings = read_settings(
         {"model": model.id, "data": (task["data"],), "steps": task["steps"], "global_batch_size": task["batch"],
-         "learning_rate": RATE, "mixed_precision": task["mixed_precision"], **kind}
+         "learning_rate": RATE, "mixed_precision": task["mixed_precision"], "remat": task["remat"], **kind}
     )  # fmt: skip
-    watch = _Watch()
+    watch, too_large = _Watch(), list[dict[str, Any]]()
 
     def hear(event: dict[str, Any]) -> None:
         if event["event"] == "step":
             watch.note(event["loss"])
+        if event["event"] == "too_large":
+            too_large.append(event)
 
     result = train(
         settings,
@@ -89,7 +100,8 @@ def run_lumesh(task: dict[str, Any]) -> dict[str, Any]:
             sizes = (tensors.get_slice(name).get_shape() for name in tensors.keys())  # noqa: SIM118 - no dict
             learnt += sum(math.prod(size) for size in sizes)
     precision = task["mixed_precision"] or "fp32, products rounded to bf16"
-    return watch.describe(batch=task["batch"], precision=precision, learnt=learnt)
+    figures = watch.describe(batch=task["batch"], precision=precision, learnt=learnt, late=LATE)
+    return figures | {"too_large": too_large} | read_jax_peak()
 
 
 def run_diffusers(task: dict[str, Any]) -> dict[str, Any]:
@@ -110,8 +122,8 @@ def run_diffusers(task: dict[str, Any]) -> dict[str, Any]:
         unet.requires_grad_(requires_grad=True)
     else:
         layers = [name for name, layer in unet.named_modules() if isinstance(layer, torch.nn.Linear)]
-        if task["mixed_precision"] == "bf16":
-            unet.to(torch.bfloat16)
+        if task["mixed_precision"] == "bf16":  # as its scripts for LoRAs do
+            side.halve()
         unet.add_adapter(LoraConfig(r=task["rank"], lora_alpha=task["rank"], target_modules=layers))
         cast_training_params(unet, torch.float32)
     learning = [one for one in unet.parameters() if one.requires_grad]
@@ -142,7 +154,8 @@ def run_diffusers(task: dict[str, Any]) -> dict[str, Any]:
         optimizer.zero_grad()
         watch.note(loss.item())
     learnt = sum(one.numel() for one in learning)
-    return watch.describe(batch=task["batch"], precision=task["mixed_precision"] or "fp32", learnt=learnt)
+    figures = watch.describe(batch=task["batch"], precision=task["mixed_precision"] or "fp32", learnt=learnt)
+    return figures | read_torch_peak()
 
 
 class _Pipeline:
@@ -158,6 +171,14 @@ class _Pipeline:
         for module in self.pipeline.components.values():
             if hasattr(module, "requires_grad_"):
                 module.requires_grad_(requires_grad=False)
+
+    def halve(self) -> None:
+        """Turns all but the autoencoder to bf16."""
+        import torch
+
+        for name, module in self.pipeline.components.items():
+            if isinstance(module, torch.nn.Module) and name != "vae":
+                module.to(torch.bfloat16)
 
     def read_examples(self, folder: Path) -> Any:
         """Returns a list, a data set to torch: pixels in [-1, 1], captions, and numbers to know them by."""
@@ -218,7 +239,8 @@ def _repeat(loader: Any, count: int) -> Iterator[Any]:
 
 
 def _find_model(task: dict[str, Any]) -> Model:
-    return read_data_dir(Path(task["models_dir"]).parent).get(task["model"])
+    model = read_data_dir(Path(task["models_dir"]).parent).get(task["model"])
+    return place_in(model, task["path"]) if task.get("path") else model
 
 
 RUN = {LUMESH: run_lumesh, EVERY_STEP: run_diffusers, ENCODED_BEFORE: run_diffusers}

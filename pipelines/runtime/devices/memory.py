@@ -40,6 +40,33 @@ def find_limit(devices: Sequence[Any]) -> int | None:
     return min((device.memory_stats() or {}).get("bytes_limit", 0) for device in devices) or None
 
 
+def find_room(devices: Sequence[Any]) -> int | None:
+    """Bytes that each of these has free; None where one does not say, as a CPU."""
+    found = [device.memory_stats() or {} for device in devices]
+    if not all("bytes_limit" in stats for stats in found):
+        return None
+    return min(stats["bytes_limit"] - stats["bytes_in_use"] for stats in found)
+
+
+def count_working_bytes(program: Any) -> int:
+    """Bytes of a device that a compiled program takes beside its arguments; 0 of some that were not compiled here."""
+    found = _analyse(program)
+    return found.temp_size_in_bytes + found.output_size_in_bytes - found.alias_size_in_bytes if found else 0
+
+
+def count_code_bytes(program: Any) -> int:
+    """Bytes of a compiled program's own code; 0 of some that were not compiled here."""
+    found = _analyse(program)
+    return found.generated_code_size_in_bytes if found else 0
+
+
+def _analyse(program: Any) -> Any:
+    try:
+        return program.memory_analysis()
+    except (NotImplementedError, jax.errors.JaxRuntimeError):
+        return None
+
+
 def _measure(device: Any, live_bytes: int) -> DeviceMemory:
     stats = device.memory_stats() or {}
     coords = getattr(device, "coords", None)

@@ -23,7 +23,7 @@ import jax
 from jax.sharding import Mesh, Sharding
 
 from pipelines.runtime.devices import hosts
-from pipelines.runtime.devices.memory import HOST, find_limit
+from pipelines.runtime.devices.memory import HOST, count_code_bytes, count_working_bytes, find_limit
 
 USABLE = 0.95  # of a device's memory; the rest is for what nobody counts: latents, embeddings, previews
 HOST_SHARE = 0.5  # of the host's memory, that copies of weights may take; the rest is for loading and everything else
@@ -178,12 +178,7 @@ class Offloader:
         if program is None:
             return 0
         if id(program) not in self._programs:
-            try:
-                found = program.memory_analysis()
-            except (NotImplementedError, jax.errors.JaxRuntimeError):  # of some that were not compiled here
-                found = None
-            working = found.temp_size_in_bytes + found.output_size_in_bytes if found else 0
-            self._programs[id(program)] = (working, found.generated_code_size_in_bytes if found else 0)
+            self._programs[id(program)] = (count_working_bytes(program), count_code_bytes(program))
         working, _ = self._programs[id(program)]
         return working + sum(code for _, code in self._programs.values())
 

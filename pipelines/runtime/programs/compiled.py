@@ -20,6 +20,7 @@ import jax
 from jax.experimental.compilation_cache import compilation_cache
 
 from pipelines.runtime.devices import hosts
+from pipelines.runtime.devices.memory import count_working_bytes
 from pipelines.runtime.programs.cache_repair import INDEX, repair
 from pipelines.runtime.programs.compiler_options import choose_options
 from pipelines.runtime.programs.scan_buffers import left_unwritten
@@ -180,6 +181,14 @@ class Programs:
     def get(self, *key: Any) -> Any:
         hosts.note_launch(key)
         return self._compiled[key]
+
+    def count_working_bytes(self, *key: Any) -> int:
+        """Bytes of a device that the program takes beside its arguments; 0 if that is not known."""
+        return count_working_bytes(self._compiled[key])
+
+    def drop(self, *key: Any) -> None:
+        """Forgets a program, and gives its code's memory back."""
+        del self._compiled[key]
 
     @property
     def unfinished(self) -> int:

@@ -14,6 +14,7 @@ from jax.sharding import Mesh, NamedSharding, PartitionSpec
 from pipelines.messages import say
 from pipelines.models.catalog import Model, Shape
 from pipelines.runtime.devices import hosts
+from pipelines.runtime.devices.memory import find_room
 from pipelines.runtime.programs.aot_packs import Packs
 from pipelines.runtime.programs.compiled import Program, Programs
 from pipelines.runtime.weights.components import abstract_weights
@@ -81,6 +82,8 @@ class Steps:
         return {"shape": find_shape(self._rows.find_bucket(number)), "rows": rows}
 
     def __call__(self, state: TrainState, frozen: Weights, batch: Any, rate: np.float32) -> tuple[TrainState, Metrics]:
+        if batch["shape"] not in self._ways:
+            jax.block_until_ready(state)  # a step that runs takes memory, which the new one will have
         program = self._find(batch["shape"], batch["rows"])
         self._trace(state)
         return program(state, frozen, batch["rows"], hosts.place(rate, self._replicated))
@@ -123,7 +126,10 @@ class Steps:
             ways = self._list_ways(shape, plan, batch_size=len(rows["weight"]))
             if self._packs is None or not self._packs.has(name_step(shape, ways[0])):
                 self._on_event({"event": "compiling", "shape": str(shape)})
-            self._ways[shape] = compile_first_that_fits(self._programs, build, ways, on_refusal=self._tell_refusal)
+            room_bytes = find_room(self._sharding.mesh.local_devices)
+            self._ways[shape] = compile_first_that_fits(
+                self._programs, build, ways, on_refusal=self._tell_refusal, room_bytes=room_bytes
+            )
             self._tell_pack(build(self._ways[shape]), shape)
         return self._programs.get(*name_step(shape, self._ways[shape]))
 

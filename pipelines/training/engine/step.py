@@ -7,6 +7,7 @@ batch, and a resumed run see the same noise.
 """
 
 import functools
+import logging
 from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass
 from typing import Any, NamedTuple
@@ -21,6 +22,7 @@ from pipelines.families.trainable import Learner
 from pipelines.messages import say
 from pipelines.models.catalog import Shape
 from pipelines.runtime.bridge.modules import PRODUCT, WIDE_PRODUCT, LayerPlacement, RematPolicy, TracedModule
+from pipelines.runtime.devices import hosts
 from pipelines.runtime.devices.sharding import STACK
 from pipelines.runtime.kernels.attention_axes import AttentionAxes
 from pipelines.runtime.kernels.attention_gradient import KEPT
@@ -31,6 +33,8 @@ from pipelines.training.engine import linear
 from pipelines.training.engine.adapters import is_lora
 from pipelines.training.engine.objective import Noised, Objective, sum_errors
 from pipelines.training.settings import REMATS_BY_SIZE
+
+log = logging.getLogger(__name__)
 
 Weights = dict[str, jax.Array]
 
@@ -213,24 +217,38 @@ def compile_first_that_fits(
     ways: Sequence[Way],
     *,
     on_refusal: Callable[[Way, Way | None], None],
+    room_bytes: int | None = None,
 ) -> Way:
     """Compiles the step in one of `ways` after the other until the devices have room for it, and returns that one.
 
-    `on_refusal` hears which one did not fit, and which is next. Raises LumeshError when the last one does not fit.
+    TPU's compiler refuses what a device cannot hold, a GPU's does not; `room_bytes` are those that a device has beside
+    the step's arguments, None if that is not known. `on_refusal` hears which one did not fit, and which is next. Raises
+    LumeshError when the last one does not fit.
     """
     for way, following in zip(ways, (*ways[1:], None), strict=True):
+        program = build(way)
         try:
-            programs.compile_all([build(way)])
+            programs.compile_all([program])
         except jax.errors.JaxRuntimeError as error:
             if "RESOURCE_EXHAUSTED" not in str(error):
                 raise
-            on_refusal(way, following)
         else:
-            return way
+            if hosts.agree("room for a step", _has_room(programs, program, room_bytes)):
+                return way
+            programs.drop(*program.key)
+        on_refusal(way, following)
     raise LumeshError(
         say("A step does not fit into the devices' memory, even if all of its layers are computed twice."),
         advice=say("Take fewer pictures a step, or compute them in parts (accumulate), or train on more devices."),
     )
+
+
+def _has_room(programs: Programs, program: Program, room_bytes: int | None) -> bool:
+    wanted = programs.count_working_bytes(*program.key)
+    if room_bytes is None or wanted <= room_bytes:
+        return True
+    log.info("%s takes %.2f GB of a device, which has %.2f", program.key, wanted / 1e9, room_bytes / 1e9)
+    return False
 
 
 def _take_twins(rows: Any) -> Any:

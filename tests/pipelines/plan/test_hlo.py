@@ -54,6 +54,34 @@ def test_an_all_reduce_of_the_tpu_compiler_moves_twice_its_bytes_but_its_own_par
     assert count_moved_bytes(one) == 2 * 4 * 1024 * 1024 * 7 // 8
 
 
+SCATTERED = """
+%all-reduce-scatter.2.clone.1 (input: bf16[640,640], input.1: bf16[640,2048]) -> (bf16[80,640], bf16[640,256]) {
+  %input = bf16[640,640]{1,0} parameter(0)
+  %input.1 = bf16[640,2048]{1,0} parameter(1)
+  %all-reduce.7 = (bf16[640,640]{1,0}, bf16[640,2048]{1,0}) all-reduce(%input, %input.1), channel_id=3, \
+replica_groups={{0,1,2,3,4,5,6,7}}, to_apply=%add
+  %whole = bf16[640,640]{1,0} get-tuple-element(%all-reduce.7), index=0
+  %part = bf16[80,640]{1,0} dynamic-slice(%whole, %at, %zero), dynamic_slice_sizes={80,640}
+  %whole.1 = bf16[640,2048]{1,0} get-tuple-element(%all-reduce.7), index=1
+  %part.1 = bf16[640,256]{1,0} dynamic-slice(%whole.1, %zero, %at), dynamic_slice_sizes={640,256}
+  ROOT %parts = (bf16[80,640]{1,0}, bf16[640,256]{1,0}) tuple(%part, %part.1)
+}
+
+ENTRY %main (a: bf16[640,640], b: bf16[640,2048]) -> (bf16[80,640], bf16[640,256]) {
+  %a = bf16[640,640]{1,0} parameter(0)
+  %b = bf16[640,2048]{1,0} parameter(1)
+  ROOT %fusion = (bf16[80,640]{1,0}, bf16[640,256]{1,0}) fusion(%a, %b), calls=%all-reduce-scatter.2.clone.1
+}
+"""
+
+
+def test_an_all_reduce_that_the_tpu_compiler_scatters_moves_half_of_what_a_whole_one_does() -> None:
+    one = Module(SCATTERED).find_collective("all-reduce-scatter.2.clone.1")
+    assert one is not None
+    assert one.collective == "reduce-scatter"
+    assert count_moved_bytes(one) == 2 * 640 * (640 + 2048) * 7 // 8
+
+
 def test_the_length_of_a_scan_is_found_in_what_the_cpu_compiler_makes() -> None:
     def scan(x: jax.Array, weights: jax.Array) -> jax.Array:
         return jax.lax.scan(lambda x, w: (jnp.tanh(x @ w), None), x, weights)[0]

@@ -172,6 +172,7 @@ class Working:
     temp_size_in_bytes: int
     generated_code_size_in_bytes: int
     output_size_in_bytes: int = 0
+    alias_size_in_bytes: int = 0
 
     def memory_analysis(self) -> "Working":
         return self

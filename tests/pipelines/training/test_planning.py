@@ -132,6 +132,33 @@ def test_the_first_way_that_fits_is_compiled() -> None:
         compile_first_that_fits(Programs(), build, WAYS[:2], on_refusal=note)
 
 
+def test_where_the_compiler_refuses_nothing_the_first_way_with_room_is_taken() -> None:
+    """As a GPU's: each way here has arrays of its own between two products, and `full` fewest."""
+    side = 512
+
+    def build(way: Way) -> Program:
+        def run(x: jax.Array) -> jax.Array:
+            parts = REMATS_BY_SIZE[::-1].index(way.remat) + 1  # type: ignore[arg-type]
+            return sum((jnp.sort(x @ (x + part)) @ x for part in range(parts)), start=x)
+
+        return Program(key=("train", way), function=run, arguments=(jax.ShapeDtypeStruct((side, side), jnp.float32),))
+
+    measured = Programs()
+    measured.compile_all([build(way) for way in WAYS])
+    wanted = {way: measured.count_working_bytes("train", way) for way in WAYS}
+    assert wanted[WAYS[-1]] < wanted[WAYS[0]]
+
+    programs, refused = Programs(), list[tuple[Way, Way | None]]()
+    note = lambda *ways: refused.append(ways)  # noqa: E731
+    room_bytes = wanted[WAYS[-1]]
+    found = compile_first_that_fits(programs, build, WAYS, on_refusal=note, room_bytes=room_bytes)
+    assert wanted[found] <= room_bytes
+    assert [way for way, _ in refused] == [way for way in WAYS if wanted[way] > room_bytes]
+    assert [way for way in WAYS if programs.has("train", way)] == [found]
+    with pytest.raises(LumeshError, match="does not fit"):
+        compile_first_that_fits(Programs(), build, WAYS, on_refusal=note, room_bytes=room_bytes - 1)
+
+
 def test_another_failure_of_the_compiler_is_raised_at_once() -> None:
     build = functools.partial(build_small, failure="INTERNAL: something else")
     with pytest.raises(jax.errors.JaxRuntimeError, match="something else"):

@@ -39,6 +39,7 @@ class Working:
 
     temp_size_in_bytes: int
     output_size_in_bytes: int = 0
+    alias_size_in_bytes: int = 0
     generated_code_size_in_bytes: int = 0
 
     def memory_analysis(self) -> "Working":
