@@ -27,7 +27,7 @@ SNR_GAMMA = 5.0
 
 
 @dataclass(kw_only=True)
-class _Watch:
+class Watch:
     """Notes when each step is over, and what it lost."""
 
     ends: list[float] = field(default_factory=list[float])
@@ -77,7 +77,7 @@ def run_lumesh(task: dict[str, Any]) -> dict[str, Any]:
         {"model": model.id, "data": (task["data"],), "steps": task["steps"], "global_batch_size": task["batch"],
          "learning_rate": RATE, "mixed_precision": task["mixed_precision"], "remat": task["remat"], **kind}
     )  # fmt: skip
-    watch, too_large = _Watch(), list[dict[str, Any]]()
+    watch, too_large = Watch(), list[dict[str, Any]]()
 
     def hear(event: dict[str, Any]) -> None:
         if event["event"] == "step":
@@ -135,7 +135,7 @@ def run_diffusers(task: dict[str, Any]) -> dict[str, Any]:
     )
     unet, optimizer, loader, rates = accelerator.prepare(unet, optimizer, loader, rates)
     encode = side.encode if task["side"] == EVERY_STEP else side.remember()
-    watch = _Watch()
+    watch = Watch()
     for batch in _repeat(loader, task["steps"]):
         latents, conditions = encode(batch)
         noise = torch.randn_like(latents)

@@ -4,6 +4,7 @@ import json
 import shutil
 import subprocess
 import tempfile
+import time
 from collections.abc import Callable
 from importlib import metadata
 from pathlib import Path
@@ -21,7 +22,7 @@ from pipelines.commands.bench.compare import check_platforms, describe_dtypes, l
 from pipelines.commands.bench.compare_runner import find_dtype, list_warm, load_diffusers
 from pipelines.commands.bench.process import measure
 from pipelines.commands.bench.training import write_pictures
-from pipelines.commands.bench.training_runner import ENCODED_BEFORE, EVERY_STEP, WARM_UP, run_diffusers
+from pipelines.commands.bench.training_runner import ENCODED_BEFORE, EVERY_STEP, WARM_UP, Watch, run_diffusers
 from pipelines.errors import LumeshError
 from pipelines.models.catalog import Model, load_catalog
 from pipelines.recipes.recipe import Recipe
@@ -196,6 +197,20 @@ def test_swaps_leave_nothing_on_the_devices_and_compile_only_in_the_first_round(
 def test_one_model_cannot_be_swapped(data_dir: Path, capsys: pytest.CaptureFixture[str]) -> None:
     assert main(["bench", "swap", "--model", "tiny", "--data-dir", str(data_dir)]) == 2
     assert "two models or more" in capsys.readouterr().err
+
+
+@pytest.mark.parametrize("late", [0, 2])
+def test_steps_that_are_told_late_take_as_long_as_others(late: int, monkeypatch: pytest.MonkeyPatch) -> None:
+    """Steps of 10 s; the last ones come at once, as nothing follows them."""
+    count = WARM_UP + 8
+    clock = iter([10.0 * min(step + late, count) for step in range(1, count + 1)])
+    monkeypatch.setattr(time, "perf_counter", lambda: next(clock))
+    monkeypatch.setattr(time, "process_time", lambda: 0.0)
+    watch = Watch()
+    for _ in range(count):
+        watch.note(0.5)
+    figures = watch.describe(batch=4, precision="", learnt=0, late=late)
+    assert (figures["step_s"], figures["pictures_per_s"]) == (10.0, 0.4)
 
 
 @pytest.mark.parametrize("is_full", [False, True], ids=["lora", "full"])
