@@ -19,7 +19,7 @@ from pipelines.models.catalog import Catalog, Model, Shape
 from pipelines.plan.topologies import find_topology
 from pipelines.runtime.devices.platform import prepare_compiler
 from pipelines.stages import Progress
-from pipelines.training.settings import DEFAULT_STEPS, REMATS_BY_SIZE, Remat, TrainingSettings
+from pipelines.training.settings import DEFAULT_STEPS, Remat, TrainingSettings
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -115,15 +115,15 @@ def _compile(question: Any, model: Model, place: options.DataDirectory, *, is_si
     from pipelines.plan import training
     from pipelines.plan.compiler import Compiler
     from pipelines.runtime.devices.mesh import describe_mesh
+    from pipelines.training.engine.step import list_remats
 
     with TerminalProgress(is_silent=is_silent) as progress:
         progress(Progress(phase="tracing"))
         step = describe_asked(question, model)
-        remats = (question.remat,) if question.remat != "auto" else REMATS_BY_SIZE if machine.chip else ("none",)
         return training.ask(
             question,
             build=step.program,
-            remats=remats,
+            remats=list_remats(question.remat, step.plan),
             topology=machine,
             mesh=describe_mesh(step.plan.mesh),
             learnt=step.learnt,

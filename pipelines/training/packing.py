@@ -82,10 +82,7 @@ def _compile(
         return step.program(way.remat, way.accumulate)
 
     programs = Programs(keep)
-    ways = list_ways(
-        settings.remat, step.plan.mesh, accumulate=settings.accumulate, batch_size=batch_size,
-        is_strict=settings.strict,
-    )  # fmt: skip
+    ways = list_ways(settings.remat, step.plan, batch_size=batch_size, is_strict=settings.strict)
     with without_persistent_cache():
         way = compile_first_that_fits(programs, build, ways, on_refusal=on_refusal)
         keys = [step.program(way.remat, way.accumulate).key]

@@ -103,6 +103,11 @@ class TracedModule:
         names = self.module.state_dict(keep_vars=True)
         return {name: tuple(value.shape) for name, value in names.items()}
 
+    @property
+    def has_scans(self) -> bool:
+        """Whether equal layers of it run as a scan."""
+        return any(STACK in name for name in self.parameter_shapes())
+
     def constant_buffers(self) -> dict[str, jax.Array]:
         """Buffers that are not in checkpoints (position ids, rotary tables); part of the weights passed to `call`."""
         saved = self.module.state_dict()

@@ -146,9 +146,7 @@ class Steps:
     def _list_ways(self, shape: Shape, plan: StepPlan, *, batch_size: int) -> Sequence[Way]:
         """Lists what to try, first what a pack has: that fits, and ways before it would take minutes to fail."""
         asked = self._settings
-        ways = list_ways(
-            asked.remat, plan.mesh, accumulate=plan.accumulate, batch_size=batch_size, is_strict=asked.strict
-        )
+        ways = list_ways(asked.remat, plan, batch_size=batch_size, is_strict=asked.strict)
         packs = self._packs
         return ways if packs is None else sorted(ways, key=lambda way: not packs.has(name_step(shape, way)))
 

@@ -194,18 +194,29 @@ def name_step(shape: Shape, way: Way) -> tuple[Any, ...]:
     return ("train", shape, way.remat, way.accumulate)
 
 
-def list_ways(asked: str, mesh: Mesh, *, accumulate: int, batch_size: int, is_strict: bool = False) -> tuple[Way, ...]:
-    """Lists what to try for a setting of remat, the quickest first; the batch and so what is learnt stay the same.
+def list_remats(asked: str, plan: StepPlan) -> tuple[str, ...]:
+    """Lists what to try for a setting of remat, the quickest first.
 
-    On a CPU, whose memory is large and whose compiler says nothing, `auto` is `none`. If nothing fits, the batch is
-    computed in twice as many parts, again and again, as long as each device has a picture of each part; not if
-    `is_strict`.
+    On a CPU, whose memory is large and whose compiler says nothing, `auto` is `none`. Elsewhere it begins so where no
+    layers run as a scan, as in Stable Diffusion's UNet. A scan copies all that is kept for the gradient into arrays of
+    all layers, which takes longer than to compute the cheap parts again.
     """
-    remats: tuple[str, ...] = (asked,)
-    if asked == "auto":
-        remats = ("none",) if mesh.devices.flat[0].platform == "cpu" else REMATS_BY_SIZE
+    if asked != "auto":
+        return (asked,)
+    if plan.mesh.devices.flat[0].platform == "cpu":
+        return ("none",)
+    return REMATS_BY_SIZE if plan.module.has_scans else ("none", *REMATS_BY_SIZE)
+
+
+def list_ways(asked: str, plan: StepPlan, *, batch_size: int, is_strict: bool = False) -> tuple[Way, ...]:
+    """Lists the ways to try for a setting of remat, the quickest first; the batch and so what is learnt stay the same.
+
+    If nothing fits, the batch is computed in twice as many parts, again and again, as long as each device has a picture
+    of each part; not if `is_strict`.
+    """
+    remats, accumulate = list_remats(asked, plan), plan.accumulate
     ways = [Way(remat=remat, accumulate=accumulate) for remat in remats]
-    while not is_strict and batch_size % (mesh.shape["dp"] * 2 * accumulate) == 0:
+    while not is_strict and batch_size % (plan.mesh.shape["dp"] * 2 * accumulate) == 0:
         accumulate *= 2
         ways.append(Way(remat=remats[-1], accumulate=accumulate))
     return tuple(ways)

@@ -6,6 +6,7 @@ import json
 import re
 from dataclasses import replace
 from pathlib import Path
+from types import SimpleNamespace
 from typing import Any
 
 import jax
@@ -15,14 +16,14 @@ import pytest
 
 from pipelines.commands.training_terminal import tell_refusal
 from pipelines.errors import LumeshError
-from pipelines.models.catalog import Catalog, Model, Shape
+from pipelines.models.catalog import Catalog, Model, Shape, load_catalog
 from pipelines.models.fingerprints import find_configs
 from pipelines.plan.topologies import V6E
 from pipelines.runtime.devices.mesh import build_mesh
 from pipelines.runtime.programs.compiled import Program, Programs, lower
 from pipelines.training.engine import pieces
 from pipelines.training.engine.adapters import name_in_checkpoint
-from pipelines.training.engine.step import POLICIES, Way, compile_first_that_fits, list_ways
+from pipelines.training.engine.step import POLICIES, Way, compile_first_that_fits, list_remats, list_ways
 from pipelines.training.planning import TrainingStep, describe_step
 from pipelines.training.settings import REMATS_BY_SIZE, TrainingSettings
 from tests.pipelines.short import ONE_LEVEL
@@ -159,6 +160,18 @@ def test_where_the_compiler_refuses_nothing_the_first_way_with_room_is_taken() -
         compile_first_that_fits(Programs(), build, WAYS, on_refusal=note, room_bytes=room_bytes - 1)
 
 
+@pytest.mark.parametrize(
+    ("model_id", "remats"), [("sd2-base", ("none", *REMATS_BY_SIZE)), ("sdxl-base", REMATS_BY_SIZE)]
+)
+def test_all_is_kept_first_where_no_layers_are_a_scan(v6e_8: list[Any], model_id: str, remats: tuple[str, ...]) -> None:
+    model = load_catalog().get(model_id)
+    settings = TrainingSettings(model=model_id, full=True)
+    for mesh, expected in ((build_mesh("dp=8", devices=v6e_8), remats), (build_mesh("dp=2"), ("none",))):
+        step = describe_step(settings, model, mesh, shape=model.default_shape, batch_size=8, limit_bytes=None)
+        assert list_remats("auto", step.plan) == expected
+        assert list_remats("full", step.plan) == ("full",)
+
+
 def test_another_failure_of_the_compiler_is_raised_at_once() -> None:
     build = functools.partial(build_small, failure="INTERNAL: something else")
     with pytest.raises(jax.errors.JaxRuntimeError, match="something else"):
@@ -166,10 +179,10 @@ def test_another_failure_of_the_compiler_is_raised_at_once() -> None:
 
 
 def test_a_batch_is_computed_in_more_parts_once_all_is_computed_twice_unless_that_is_refused() -> None:
-    asked: dict[str, Any] = {"mesh": build_mesh("dp=2"), "accumulate": 1, "batch_size": 12}
-    ways = list_ways("full", **asked)
+    plan: Any = SimpleNamespace(mesh=build_mesh("dp=2"), accumulate=1)
+    ways = list_ways("full", plan, batch_size=12)
     assert [(way.remat, way.accumulate) for way in ways] == [("full", 1), ("full", 2)]  # of 12, 8 parts of 2 are none
-    assert list_ways("full", **asked, is_strict=True) == ways[:1]
+    assert list_ways("full", plan, batch_size=12, is_strict=True) == ways[:1]
     told = tell_refusal({**vars(ways[0]), "next": vars(ways[1])})
     assert "in 2 parts" in told
     assert "--strict" in told
