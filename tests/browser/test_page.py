@@ -414,7 +414,7 @@ def test_on_a_phone_nothing_overflows_and_generate_is_always_there(open_page: Op
     page.evaluate("document.getElementById('studio').scrollTo(0, 1e6)")
     check()
     keep(page, "phone-settings-light")
-    _make(page, "A long prompt " + "withoutanyspace" * 20, steps=10)
+    _make(page, "A long prompt " + "withoutanyspace" * 20, steps=40)  # long enough to be looked at twice
     expect(page.locator(PREVIEW)).to_be_in_viewport()
     check()
     keep(page, "phone-running-light")
