@@ -45,7 +45,12 @@ def prepare(visit: Visit, recipe: Recipe, *, preset: str | None = None, owner: s
             model
         ),
         preset=preset,
-        notes=[*doubts, *notes, *list_idle(recipe, resolved, model), *list_notes(model, *prompts)],
+        notes=[
+            *doubts,
+            *notes,
+            *list_idle(recipe, resolved, model),
+            *list_notes(model, *prompts, has_loras=bool(resolved.loras)),
+        ],
     )
 
 

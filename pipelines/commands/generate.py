@@ -143,7 +143,7 @@ def make(
             if hosts.count() > 1:  # other kernels are other programs, which would wait for each other
                 hosts.compare({"kernels that are off": ", ".join(list_off()) or "none"})
             # The tokenizer is here by now.
-            notes.add(list_notes(family.model, recipe.prompt, recipe.negative_prompt))
+            notes.add(list_notes(family.model, recipe.prompt, recipe.negative_prompt, has_loras=bool(recipe.loras)))
             if warmup_steps:
                 warmup = recipe.model_copy(update={"steps": warmup_steps})
                 generate(family, warmup, on_progress=on_progress)

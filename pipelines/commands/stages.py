@@ -120,7 +120,8 @@ def encode(
     )
     with TerminalProgress(is_silent=as_json) as on_progress:
         said = family.apply_loras(recipe.loras, on_progress=on_progress)
-    notes.add((*said, *list_notes(family.model, recipe.prompt, recipe.negative_prompt)))
+    own = list_notes(family.model, recipe.prompt, recipe.negative_prompt, has_loras=bool(recipe.loras))
+    notes.add((*said, *own))
     embeddings = family.encode(recipe)
     file = output_dir / stage_files.EMBEDDINGS_FILE
     stage_files.write_tensors(file, embeddings, model_id=recipe.model)

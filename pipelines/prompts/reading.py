@@ -52,8 +52,11 @@ def count_chunks(model: Model, prompt: str, negative_prompt: str | None) -> int:
     return max(reading.chunks if reading else 1 for reading in readings)
 
 
-def list_notes(model: Model, prompt: str, negative_prompt: str | None) -> list[Message]:
-    """Lists what a person should know of how the model reads these prompts, as sentences; none when all is read."""
+def list_notes(model: Model, prompt: str, negative_prompt: str | None, *, has_loras: bool = False) -> list[Message]:
+    """Lists what a person should know of how the model reads these prompts, as sentences; none when all is read.
+
+    `has_loras` says that LoRAs are applied to the model.
+    """
     notes: list[Message] = []
     for name, text in ((say("prompt"), prompt), (say("negative prompt"), negative_prompt or "")):
         reading = read_prompt(model, text) if text else None
@@ -68,7 +71,9 @@ def list_notes(model: Model, prompt: str, negative_prompt: str | None) -> list[M
                     unread=shorten(reading.unread),
                 )
             )
-    if unknown := find_unknown(model, prompt):  # what it cannot draw it cannot avoid either: only of the prompt
+    if unknown := find_unknown(
+        model, prompt, has_loras=has_loras
+    ):  # what it cannot draw it cannot avoid either: only of the prompt
         notes.append(name_unknown(model, unknown))
     texts = f"{prompt}\n{negative_prompt or ''}"
     if not model.traits.reads_weights and has_explicit_weights(texts):

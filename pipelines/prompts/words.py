@@ -52,9 +52,12 @@ class Unknown:
     offers: tuple[Example, ...]
 
 
-def find_unknown(model: Model, prompt: str) -> Unknown | None:
-    """Returns the prompt's unknown words as they are written there, each once; None when there are none."""
-    known = _read_words(model)
+def find_unknown(model: Model, prompt: str, *, has_loras: bool = False) -> Unknown | None:
+    """Returns the prompt's unknown words as they are written there, each once; None when there are none.
+
+    There are none with LoRAs, which teach a model words that its list does not have.
+    """
+    known = frozenset[str]() if has_loras else _read_words(model)
     if not known:
         return None
     words = dict[str, str]()

@@ -87,6 +87,8 @@ def _save_once(
             estimated_s=member.estimate_s,
             took_s=member.progress.took_s,
         )
+    recipe = job.recipe
+    read = list_notes(family.model, recipe.prompt, recipe.negative_prompt, has_loras=bool(recipe.loras))
     made = Made(
         files=saved,
         made_at=time.time(),
@@ -95,7 +97,7 @@ def _save_once(
         compiles=outcome.compiles,
         revision=outcome.revision,
         measured=measured,
-        notes=[*outcome.notes, *list_notes(family.model, job.recipe.prompt, job.recipe.negative_prompt)],
+        notes=[*outcome.notes, *read],
     )
     desk.finish(job, made)
 

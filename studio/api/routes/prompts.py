@@ -26,13 +26,17 @@ router = APIRouter(tags=["jobs"])
 
 
 class Question(BaseModel):
-    """Prompts for a model; with `has_choices` the longest of the first that `{a|b}` stands for is counted."""
+    """Prompts for a model; with `has_choices` the longest of the first that `{a|b}` stands for is counted.
+
+    `has_loras` says that LoRAs are applied, beside those of tags: what words they know is not known here.
+    """
 
     model_config = ConfigDict(extra="forbid")
     model: str | None = Field(default=None, max_length=200)
     prompt: str = Field(max_length=MAX_PROMPT_CHARS)
     negative_prompt: str = Field(default="", max_length=MAX_PROMPT_CHARS)
     has_choices: bool = False
+    has_loras: bool = False
 
 
 @router.post("/prompts/read", response_model=jobs_answers.PromptReading)
@@ -53,19 +57,20 @@ def read_prompts(question: Question, visit: Visitor) -> dict[str, Any]:
         recipe = recipe.model_copy(update={"prompt": _choose_longest(visit, recipe)})
     recipe, notes = take_lora_tags(recipe, visit.studio.catalog)
     prompts = recipe.prompt, recipe.negative_prompt or ""
+    has_loras = question.has_loras or bool(recipe.loras)
     readings = [read_prompt(model, text) for text in prompts]
     return {
         **{
             name: reading and reading.to_json()
             for name, reading in zip(("prompt", "negative_prompt"), readings, strict=True)
         },
-        **add_codes({"notes": [*notes, *list_notes(model, *prompts)]}),
-        "unknown": _describe_unknown(model, recipe.prompt),
+        **add_codes({"notes": [*notes, *list_notes(model, *prompts, has_loras=has_loras)]}),
+        "unknown": _describe_unknown(model, recipe.prompt, has_loras=has_loras),
     }
 
 
-def _describe_unknown(model: Model, prompt: str) -> dict[str, Any] | None:
-    unknown = find_unknown(model, prompt)
+def _describe_unknown(model: Model, prompt: str, *, has_loras: bool) -> dict[str, Any] | None:
+    unknown = find_unknown(model, prompt, has_loras=has_loras)
     if unknown is None:
         return None
     offers = [model.examples.index(example) for example in unknown.offers]

@@ -138,7 +138,7 @@ def fit_own(recipe: Recipe, catalog: Catalog, chosen: Model, is_input: IsInput) 
 def _finish(recipe: Recipe, source: str, model: Model, remarks: _Remarks) -> ReadRecipe:
     if not recipe.prompt.strip():
         remarks.drop(say("Prompt"), say("none can be read from the file"))
-    remarks.notes += list_notes(model, recipe.prompt, recipe.negative_prompt)
+    remarks.notes += list_notes(model, recipe.prompt, recipe.negative_prompt, has_loras=bool(recipe.loras))
     unusable = list(dict.fromkeys(remarks.unusable))
     if len(unusable) > MAX_LISTED:
         unusable[MAX_LISTED:] = [

@@ -81,6 +81,11 @@ def test_what_comes_nearest_is_offered() -> None:
     assert other.offers == SDXL.examples[:3]
 
 
+def test_a_lora_may_know_any_word() -> None:
+    assert find_unknown(SDXL, "a zorb", has_loras=True) is None
+    assert list_notes(SDXL, "a zorb", "", has_loras=True) == []
+
+
 def test_many_unknown_words_are_not_all_named() -> None:
     assert len(find(" ".join(f"zz{chr(97 + number)}" for number in range(20)))) == MAX_NAMED
 

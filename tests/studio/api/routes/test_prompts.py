@@ -104,6 +104,21 @@ def test_words_that_the_model_does_not_know_are_named_with_what_it_can_draw(clie
     assert client.get(f"/api/v1/jobs/{made['id']}").json()["notes"] == found["notes"]
 
 
+def test_with_a_lora_no_word_is_called_unknown(client: TestClient, settings: Settings, worker: Worker) -> None:
+    """Whoever taught a model a word would be told that it does not know it."""
+    save_lora(settings.loras_dir, "zorb")
+    asked = {"model": "demo-sdxl", "prompt": "a zorb on the ocean"}
+    assert client.post(URL, json=asked).json()["unknown"]["words"] == ["zorb"]
+    for question in (asked | {"has_loras": True}, asked | {"prompt": "a zorb on the ocean <lora:zorb:1>"}):
+        found = client.post(URL, json=question).json()
+        assert found["unknown"] is None
+        assert "knows no" not in str(found["notes"])
+    made = client.post("/api/v1/jobs", json=asked | {"loras": [{"ref": "zorb"}]}).json()
+    assert client.get(f"/api/v1/jobs/{made['id']}").json()["notes"] == []
+    worker.run_next()
+    assert client.get(f"/api/v1/jobs/{made['id']}").json()["notes"] == []
+
+
 def test_an_example_comes_with_the_picture_that_its_model_made_of_it(client: TestClient) -> None:
     models = {model["id"]: model for model in client.get("/api/v1/models").json()["models"]}
     example = models["demo-wan"]["examples"][1]

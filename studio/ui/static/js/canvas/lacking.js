@@ -12,7 +12,9 @@ let unknown = null; // of the question that was asked last
 
 export function drawLacking(job) {
   const model = job ? modelOf(job.recipe.model) : null;
-  const question = model && job.notes?.length ? JSON.stringify({ model: model.id, prompt: job.recipe.prompt }) : "";
+  const { prompt, loras } = job?.recipe ?? {};
+  const question =
+    model && job.notes?.length ? JSON.stringify({ model: model.id, prompt, has_loras: Boolean(loras?.length) }) : "";
   if (question !== asked) ask(question);
   drawUnknown(find("lu-lacking"), unknown, model, (example) => useExample(example, model.id));
 }

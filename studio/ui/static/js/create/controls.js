@@ -325,8 +325,9 @@ export function drawControls() {
   drawSizes(model, draft.shape, draft);
   drawValues(model);
   drawSweep(readSweep(), draft);
-  const { prompt, negative_prompt } = readRecipe();
-  drawReading({ model, prompt, negative_prompt: negative_prompt ?? model.defaults.negative_prompt }, useExample);
+  const { prompt, negative_prompt, loras } = readRecipe();
+  const negative = negative_prompt ?? model.defaults.negative_prompt;
+  drawReading({ model, prompt, negative_prompt: negative, loras: loras ?? [] }, useExample);
   drawOrigin(draft.origin, { model: draft.model, prompt });
 }
 

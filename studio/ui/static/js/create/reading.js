@@ -17,9 +17,9 @@ let timer = 0;
 let answer = NOTHING;
 
 /** Of a recipe as it would be sent; an older answer stays until the new one is there. `run` makes an example. */
-export function drawReading({ model, prompt, negative_prompt }, run) {
+export function drawReading({ model, prompt, negative_prompt, loras }, run) {
   const question = prompt.trim()
-    ? JSON.stringify({ model: model.id, prompt, negative_prompt: negative_prompt ?? "", has_choices: true })
+    ? JSON.stringify({ model: model.id, prompt, negative_prompt: negative_prompt ?? "", has_choices: true, has_loras: loras.length > 0 })
     : "";
   const drawAll = () => {
     draw();
