@@ -134,7 +134,7 @@ def test_the_first_way_that_fits_is_compiled() -> None:
 
 
 def test_where_the_compiler_refuses_nothing_the_first_way_with_room_is_taken() -> None:
-    """As a GPU's: each way here has arrays of its own between two products, and `full` fewest."""
+    """A GPU's compiler refuses nothing. The ways here keep the more between two products the earlier they are tried."""
     side = 512
 
     def build(way: Way) -> Program:
