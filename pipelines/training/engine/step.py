@@ -244,10 +244,15 @@ def compile_first_that_fits(
             if "RESOURCE_EXHAUSTED" not in str(error):
                 raise
         else:
-            if hosts.agree("room for a step", _has_room(programs, program, room_bytes)):
+            if all(hosts.collect("room for a step", _has_room(programs, program, room_bytes))):
                 return way
             programs.drop(*program.key)
         on_refusal(way, following)
+    if (remat := ways[-1].remat) != REMATS_BY_SIZE[-1]:
+        raise LumeshError(
+            say("A step does not fit into the devices' memory with remat {remat}.", remat=remat),
+            advice=say("Choose remat auto, which computes as much twice as it takes, or take fewer pictures a step."),
+        )
     raise LumeshError(
         say("A step does not fit into the devices' memory, even if all of its layers are computed twice."),
         advice=say("Take fewer pictures a step, or compute them in parts (accumulate), or train on more devices."),

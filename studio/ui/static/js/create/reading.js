@@ -18,9 +18,8 @@ let answer = NOTHING;
 
 /** Of a recipe as it would be sent; an older answer stays until the new one is there. `run` makes an example. */
 export function drawReading({ model, prompt, negative_prompt, loras }, run) {
-  const question = prompt.trim()
-    ? JSON.stringify({ model: model.id, prompt, negative_prompt: negative_prompt ?? "", has_choices: true, has_loras: loras.length > 0 })
-    : "";
+  const asking = { model: model.id, prompt, negative_prompt: negative_prompt ?? "", has_choices: true, has_loras: loras.length > 0 };
+  const question = prompt.trim() ? JSON.stringify(asking) : "";
   const drawAll = () => {
     draw();
     const { recipe } = shownJob() ?? {};
