@@ -6,6 +6,7 @@ they compile.
 """
 
 import functools
+import math
 from collections.abc import Callable, Sequence
 from dataclasses import dataclass
 from typing import Any
@@ -25,10 +26,12 @@ from pipelines.runtime.kernels.conv3x3 import TAPS, block_taps
 from pipelines.runtime.kernels.convolution import PictureAxes, convolve_split
 from pipelines.runtime.kernels.convolution_gradient import convolve_learning
 from pipelines.runtime.kernels.flash import find_vmem_bytes, flash_attention
+from pipelines.runtime.kernels.gelu import gelu
 from pipelines.runtime.kernels.heads import merge_heads, split_heads
 from pipelines.runtime.kernels.rotary import rotate_pairs
 from pipelines.runtime.kernels.ulysses import NormAndRotary, gather_features, gather_tokens
 from pipelines.runtime.kernels.upsample import double_pixels
+from pipelines.runtime.kernels.upsample_gradient import add_up_pixels
 
 Arrays = Sequence[Any]
 MOST_OF_BF16 = 2e-2
@@ -222,18 +225,25 @@ def _compare_convolutions(place: Place, *, spec: P, mesh: Mesh, height: int) -> 
 
 
 def _check_conv3x3(place: Place) -> tuple[Arrays, Arrays]:
-    """One frame and three, more outputs than one block of them; and the gradient by a picture."""
+    """One frame and three, more outputs than one block of them; and gradients by a picture, of all and a quarter."""
     mesh = Mesh(np.asarray(place.devices[:1]), ("all",))
     found, expected = _compare_convolutions(place, spec=P(), mesh=mesh, height=12)
     axes = PictureAxes(mesh=mesh, spec=P(), interprets=place.interprets, learns=True)
     x, counted, bias = draw(1, 1, 24, 12, 16), draw(4, 1, 130, 12, 16), draw(3, 130)
     weight = draw(2, 130, 24, TAPS, TAPS, scale=0.05)
 
-    def run(convolve: Callable[..., Any]) -> Any:
-        return jit(jax.grad(lambda x: (convolve(x).astype(_FP32) * counted.astype(_FP32)).sum()))(x)
+    for stride in (1, 2):
+        every = np.s_[:, :, ::stride, ::stride]
 
-    found = [*found, run(lambda x: convolve_learning(x, weight, bias, axes))]
-    return found, [*expected, run(lambda x: _convolve_exactly(x[:, :, None], weight[:, :, None], bias)[:, :, 0])]
+        def run(convolve: Callable[..., Any], every: Any = every) -> Any:
+            return jit(jax.grad(lambda x: (convolve(x).astype(_FP32) * counted[every].astype(_FP32)).sum()))(x)
+
+        by_kernel = functools.partial(convolve_learning, axes=axes, stride=stride)
+        found.append(run(lambda x, convolve=by_kernel: convolve(x, weight, bias)))
+        expected.append(
+            run(lambda x, every=every: _convolve_exactly(x[:, :, None], weight[:, :, None], bias)[:, :, 0][every])
+        )
+    return found, expected
 
 
 def _check_convolution(place: Place) -> tuple[Arrays, Arrays]:
@@ -242,10 +252,13 @@ def _check_convolution(place: Place) -> tuple[Arrays, Arrays]:
 
 
 def _check_upsample(place: Place) -> tuple[Arrays, Arrays]:
-    """Every pixel four times, to the bit."""
+    """Every pixel four times, and added up again, to the bit."""
     x = draw(1, 2, 6, 9, 130)
-    expected = np.asarray(x.astype(_FP32)).repeat(2, 1).repeat(2, 2)
-    return [jit(functools.partial(double_pixels, interpret=place.interprets))(x)], [expected]
+    doubled = np.asarray(x.astype(_FP32)).repeat(2, 1).repeat(2, 2)
+    double, add_up = (
+        jit(functools.partial(kernel, interpret=place.interprets)) for kernel in (double_pixels, add_up_pixels)
+    )
+    return [double(x), add_up(jnp.asarray(doubled, jnp.bfloat16))], [doubled, 4 * np.asarray(x.astype(_FP32))]
 
 
 def _check_rotary(_place: Place) -> tuple[Arrays, Arrays]:
@@ -258,7 +271,7 @@ def _check_rotary(_place: Place) -> tuple[Arrays, Arrays]:
 
 
 def _check_operators(_place: Place) -> tuple[Arrays, Arrays]:
-    """Norms in one pass against two by numpy in fp64, and the convolution that the kernel does not take."""
+    """Norms in one pass against two by numpy in fp64, GELU, and the convolution that the kernel does not take."""
     x = draw(1, 2, 32, 12, 10)
     wide = np.asarray(x.astype(_FP32), np.float64)
     grouped = wide.reshape(2, 8, -1)
@@ -270,8 +283,10 @@ def _check_operators(_place: Place) -> tuple[Arrays, Arrays]:
         jit(functools.partial(operators.group_norm, num_groups=8))(x),
         jit(functools.partial(operators.layer_norm, normalized_shape=(10,)))(x),
         jit(operators.convolve)(x, weight),
+        jit(gelu)(x),
     )
-    return found, (groups.reshape(x.shape), layers, mixed)
+    exact = wide * (1 + np.vectorize(math.erf)(wide / math.sqrt(2))) / 2
+    return found, (groups.reshape(x.shape), layers, mixed, exact)
 
 
 def _check_cudnn(_place: Place) -> tuple[Arrays, Arrays]:

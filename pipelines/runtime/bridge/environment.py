@@ -1,8 +1,8 @@
 """torchax's environment: PyTorch's operators on traced tensors, several of them ours.
 
-This file and dispatch.py alone touch torchax. Attention, linear layers, norms, convolutions and resizing are those of
-runtime/kernels in place of torchax's own. How attentions and pictures lie on the mesh is known only where a module is
-called (modules.py), so operators find it in context variables.
+This file and dispatch.py alone touch torchax. Attention, linear layers, norms, GELU, convolutions and resizing are
+those of runtime/kernels in place of torchax's own. How attentions and pictures lie on the mesh is known only where a
+module is called (modules.py), so operators find it in context variables.
 """
 
 import contextlib
@@ -23,7 +23,8 @@ from pipelines.runtime.kernels.attention import attend
 from pipelines.runtime.kernels.attention_axes import AttentionAxes
 from pipelines.runtime.kernels.conv3x3 import BLOCKED_NDIM, FLAT_NDIM, unflatten_taps
 from pipelines.runtime.kernels.convolution import PictureAxes, convolve_split, double_split
-from pipelines.runtime.kernels.convolution_gradient import convolve_learning, has_kernel
+from pipelines.runtime.kernels.convolution_gradient import convolve_learning, double_learning, has_kernel
+from pipelines.runtime.kernels.gelu import gelu
 from pipelines.runtime.kernels.switches import is_on
 
 _attention_axes: contextvars.ContextVar[AttentionAxes | None] = contextvars.ContextVar("attention_axes", default=None)
@@ -118,7 +119,9 @@ def _linear(input: jax.Array, weight: jax.Array, bias: jax.Array | None = None) 
     if bias is None:
         return out
     axes = find_attention_axes()
-    return operators.add_bias(out, bias) if axes is not None and axes.learns else out + bias
+    if axes is None or not axes.learns:
+        return out + bias
+    return operators.add_bias(out, bias, axes.mesh.devices.flat[0].platform == "tpu")
 
 
 def _scaled_dot_product_attention(  # noqa: PLR0917 - PyTorch's own signature
@@ -160,21 +163,30 @@ def _convolve(  # noqa: PLR0917 - PyTorch's own signature
         assert axes is not None and bias is not None, "block_convolutions is for calls that tell of pictures"
         return convolve_split(input[:, :, None], weight, bias, axes=axes)[:, :, 0]
     how: Any = {"stride": stride, "padding": padding, "dilation": dilation, "groups": groups}
-    if axes is not None and axes.learns and axes.takes_kernels and has_kernel(weight.shape, **how):
+    if axes is not None and axes.learns and axes.takes_kernels and has_kernel(input.shape, weight.shape, **how):
         bias = jnp.zeros(len(weight), weight.dtype) if bias is None else bias
-        return convolve_learning(input, weight, bias, axes)
+        return convolve_learning(input, weight, bias, axes, max(stride) if isinstance(stride, tuple | list) else stride)
     return operators.convolve(input, weight, bias, **how)
 
 
 def _interpolate(input: jax.Array, *args: Any, **kwargs: Any) -> jax.Array:
     axes = _picture_axes.get()
     is_doubled = operators.is_doubling(input, *args, **kwargs) and is_on("upsample")
-    if axes is not None and axes.takes_kernels and not axes.learns and is_doubled:
-        return double_split(input, axes=axes)
+    if axes is not None and axes.takes_kernels and is_doubled:
+        if not axes.learns:
+            return double_split(input, axes=axes)
+        if input.dtype == jnp.bfloat16:
+            return double_learning(input, axes)
     try:
         return operators.interpolate(input, *args, **kwargs)
     except NotImplementedError as error:
         raise OperatorNotFound(str(error)) from error  # torchax's own is taken then
+
+
+def _gelu(input: jax.Array, *, approximate: str = "none") -> jax.Array:
+    if approximate == "none" and input.dtype == jnp.bfloat16:
+        return gelu(input)
+    return jax.nn.gelu(input, approximate=approximate == "tanh")
 
 
 _OVERRIDES: dict[Any, Callable[..., Any]] = {
@@ -187,4 +199,5 @@ _OVERRIDES: dict[Any, Callable[..., Any]] = {
     torch.nn.functional.conv3d: operators.convolve,
     torch.conv3d: operators.convolve,
     torch.nn.functional.interpolate: _interpolate,
+    torch.nn.functional.gelu: _gelu,
 }

@@ -179,11 +179,16 @@ def _with_time(weight: jax.Array) -> jax.Array:
 
 def double_split(x_BCHW: jax.Array, *, axes: PictureAxes) -> jax.Array:
     """(B, C, 2H, 2W) by nearest pixels, in bf16: what comes next on TPU rounds to that."""
+    return resample_split(double_pixels, x_BCHW, axes=axes)
+
+
+def resample_split(kernel: Callable[..., jax.Array], x_BCHW: jax.Array, *, axes: PictureAxes) -> jax.Array:
+    """Runs a kernel from (B, H, W, C) to another size on what each device has of pictures (B, C, H, W)."""
     batch, tall, wide = axes.split
     spec = P(*((batch, None, tall, wide) if axes.divides((x_BCHW.shape[0], *x_BCHW.shape[2:])) else ()))
 
     def run(x: jax.Array) -> jax.Array:
-        return jnp.moveaxis(double_pixels(_to_kernel(x), interpret=axes.interprets), -1, 1)
+        return jnp.moveaxis(kernel(_to_kernel(x), interpret=axes.interprets), -1, 1)
 
     return jax.shard_map(run, mesh=axes.mesh, in_specs=spec, out_specs=spec, check_vma=False)(x_BCHW)
 

@@ -1,9 +1,10 @@
 """Convolutions of 3 x 3 pixels with a gradient, on TPU through the kernel of conv3x3.py.
 
 The gradient by the picture is a convolution too: of what comes back, with the weight turned round and inputs and
-outputs changed over, so it takes the kernel as well. That by the weight is XLA's own, which compiles fast; where the
-weight does not learn, XLA leaves it out. XLA's own convolutions take some 3 s of a processor each to compile for a
-TPU, forwards and backwards alike, and the kernel half a second; a UNet has 40 of them, three or four times in a step.
+outputs changed over, so it takes the kernel as well; where only every second pixel was made, with zeros for the others.
+That by the weight is XLA's own, which compiles fast; where the weight does not learn, XLA leaves it out. XLA's own
+convolutions take some 3 s of a processor each to compile for a TPU, forwards and backwards alike, and the kernel half a
+second; a UNet has 40 of them, three or four times in a step.
 """
 
 import functools
@@ -14,34 +15,45 @@ import jax.numpy as jnp
 
 from pipelines.runtime.kernels import operators
 from pipelines.runtime.kernels.conv3x3 import TAPS, block_taps
-from pipelines.runtime.kernels.convolution import PictureAxes, convolve_split
+from pipelines.runtime.kernels.convolution import PictureAxes, convolve_split, double_split, resample_split
+from pipelines.runtime.kernels.upsample_gradient import add_up_pixels, spread_pixels
 
 
-def has_kernel(weight_shape: tuple[int, ...], *, stride: Any, padding: Any, dilation: Any, groups: int) -> bool:
-    """Returns whether the kernel computes this convolution, told in PyTorch's words."""
+def has_kernel(
+    x_shape: tuple[int, ...], weight_shape: tuple[int, ...], *, stride: Any, padding: Any, dilation: Any, groups: int
+) -> bool:
+    """Returns whether `convolve_learning` computes this convolution, told in PyTorch's words."""
 
     def is_all(value: Any, one: int) -> bool:
         return not isinstance(value, str) and {*value} == {one} if isinstance(value, tuple | list) else value == one
 
-    is_plain = is_all(stride, 1) and is_all(padding, 1) and is_all(dilation, 1) and groups == 1
+    is_halved = is_all(stride, 2) and not any(side % 2 for side in x_shape[2:])
+    is_plain = (is_all(stride, 1) or is_halved) and is_all(padding, 1) and is_all(dilation, 1) and groups == 1
     return is_plain and weight_shape[2:] == (TAPS, TAPS)
 
 
-@functools.partial(jax.custom_vjp, nondiff_argnums=(3,))
-def convolve_learning(x_BCHW: jax.Array, weight_OIHW: jax.Array, bias_O: jax.Array, axes: PictureAxes) -> jax.Array:
-    """Returns the convolution (B, O, H, W) of pictures with zeros around them, in the bias's dtype.
+@functools.partial(jax.custom_vjp, nondiff_argnums=(3, 4))
+def convolve_learning(
+    x_BCHW: jax.Array, weight_OIHW: jax.Array, bias_O: jax.Array, axes: PictureAxes, stride: int = 1
+) -> jax.Array:
+    """Returns the convolution (B, O, H / stride, W / stride) of pictures with zeros around them, in the bias's dtype.
 
-    Products are of bf16, their sums in fp32; so are those of the gradient by the picture.
+    Products are of bf16, their sums in fp32; so are those of the gradient by the picture. With a stride of 2, which
+    wants even sides, what goes forwards is XLA's own.
     """
-    return _convolve(x_BCHW, weight_OIHW, bias_O, axes)
+    if stride == 1:
+        return _convolve(x_BCHW, weight_OIHW, bias_O, axes)
+    return operators.convolve(x_BCHW, weight_OIHW, bias_O, stride=stride, padding=1)
 
 
 def _convolve(x_BCHW: jax.Array, weight_OIHW: jax.Array, bias_O: jax.Array, axes: PictureAxes) -> jax.Array:
     return convolve_split(x_BCHW[:, :, None], block_taps(weight_OIHW[:, :, None]), bias_O, axes=axes)[:, :, 0]
 
 
-def _run(x_BCHW: jax.Array, weight_OIHW: jax.Array, bias_O: jax.Array, axes: PictureAxes) -> tuple[jax.Array, Any]:
-    return _convolve(x_BCHW, weight_OIHW, bias_O, axes), (x_BCHW, weight_OIHW, bias_O)
+def _run(
+    x_BCHW: jax.Array, weight_OIHW: jax.Array, bias_O: jax.Array, axes: PictureAxes, stride: int
+) -> tuple[jax.Array, Any]:
+    return convolve_learning(x_BCHW, weight_OIHW, bias_O, axes, stride), (x_BCHW, weight_OIHW, bias_O)
 
 
 def _turn(weight_OIHW: jax.Array) -> jax.Array:
@@ -50,15 +62,34 @@ def _turn(weight_OIHW: jax.Array) -> jax.Array:
     return jnp.stack(taps[::-1], axis=-1).reshape(*taps[0].shape, TAPS, TAPS)
 
 
-def _pull_back(axes: PictureAxes, kept: Any, out_BOHW: jax.Array) -> tuple[jax.Array, jax.Array, jax.Array]:
+def _pull_back(
+    axes: PictureAxes, stride: int, kept: Any, out_BOHW: jax.Array
+) -> tuple[jax.Array, jax.Array, jax.Array]:
     x_BCHW, weight_OIHW, bias_O = kept
-    by_x = _convolve(out_BOHW, _turn(weight_OIHW), jnp.zeros(weight_OIHW.shape[1], out_BOHW.dtype), axes)
+    spread = out_BOHW if stride == 1 else resample_split(spread_pixels, out_BOHW, axes=axes)
+    by_x = _convolve(spread, _turn(weight_OIHW), jnp.zeros(weight_OIHW.shape[1], out_BOHW.dtype), axes)
     x = x_BCHW.astype(weight_OIHW.dtype)
-    (by_weight,) = jax.linear_transpose(functools.partial(operators.convolve, x, padding=1), weight_OIHW)(
-        out_BOHW.astype(weight_OIHW.dtype)
-    )
+    convolve = functools.partial(operators.convolve, x, stride=stride, padding=1)
+    (by_weight,) = jax.linear_transpose(convolve, weight_OIHW)(out_BOHW.astype(weight_OIHW.dtype))
     by_bias = out_BOHW.astype(jnp.float32).sum((0, 2, 3)).astype(bias_O.dtype)
     return by_x.astype(x_BCHW.dtype), by_weight, by_bias
 
 
 convolve_learning.defvjp(_run, _pull_back)
+
+
+@functools.partial(jax.custom_vjp, nondiff_argnums=(1,))
+def double_learning(x_BCHW: jax.Array, axes: PictureAxes) -> jax.Array:
+    """Returns (B, C, 2H, 2W) of pictures in bf16 by nearest pixels."""
+    return double_split(x_BCHW, axes=axes)
+
+
+def _double(x_BCHW: jax.Array, axes: PictureAxes) -> tuple[jax.Array, None]:
+    return double_learning(x_BCHW, axes), None
+
+
+def _halve(axes: PictureAxes, _kept: None, out_BCHW: jax.Array) -> tuple[jax.Array]:
+    return (resample_split(add_up_pixels, out_BCHW, axes=axes),)
+
+
+double_learning.defvjp(_double, _halve)

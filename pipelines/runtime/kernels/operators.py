@@ -11,6 +11,9 @@ from typing import Any
 import jax
 import jax.numpy as jnp
 
+_FEWEST_ROWS = 128  # whose sum is worth a product
+_ALIKE = 8  # rows of ones: as many as a tile has
+
 
 def group_norm(
     input: jax.Array,
@@ -76,19 +79,34 @@ def multiply(input: jax.Array, weight_OI: jax.Array) -> jax.Array:
     return jnp.einsum("...i,oi->...o", input, weight_OI, precision=precision)
 
 
-@jax.custom_vjp
-def add_bias(out: jax.Array, bias_O: jax.Array) -> jax.Array:
-    """Adds a layer's bias, (..., O). Its gradient is summed up in fp32, which takes a TPU less time than bf16."""
+@functools.partial(jax.custom_vjp, nondiff_argnums=(2,))
+def add_bias(
+    out: jax.Array,
+    bias_O: jax.Array,
+    on_matrix_units: bool = False,  # noqa: ARG001, FBT001, FBT002 - for the gradient; a place, as custom_vjp counts them
+) -> jax.Array:
+    """Adds a layer's bias, (..., O). Its gradient is summed up in fp32, which takes a TPU less time than bf16.
+
+    A sum of many rows in bf16 may be a product with ones, `on_matrix_units`: exact as well, and of SDXL's feed-forward
+    with all gradients, 316 us on v6e by the compiler's estimate, it leaves 286.
+    """
     return out + bias_O
 
 
-def _add_keeping(out: jax.Array, bias_O: jax.Array) -> tuple[jax.Array, jax.Array]:
+def _add_keeping(out: jax.Array, bias_O: jax.Array, _on_matrix_units: bool) -> tuple[jax.Array, jax.Array]:  # noqa: FBT001
     return out + bias_O, bias_O
 
 
-def _sum_bias(bias_O: jax.Array, gradient: jax.Array) -> tuple[jax.Array, jax.Array]:
-    # Without the barrier XLA would make a sum in bf16 of both.
-    by_bias = jax.lax.optimization_barrier(gradient.astype(jnp.float32).sum(range(gradient.ndim - 1)))
+def _sum_bias(on_matrix_units: bool, bias_O: jax.Array, gradient: jax.Array) -> tuple[jax.Array, jax.Array]:  # noqa: FBT001
+    rows = tuple(range(gradient.ndim - 1))
+    if on_matrix_units and gradient.dtype == jnp.bfloat16 and gradient.shape[-2] >= _FEWEST_ROWS:
+        # The barrier hides that it is a sum, and eight rows of ones that it is a product with a vector.
+        ones = jax.lax.optimization_barrier(jnp.ones((_ALIKE, *gradient.shape[:-1]), gradient.dtype))
+        contracted = tuple(row + 1 for row in rows), rows
+        by_bias = jax.lax.dot_general(ones, gradient, (contracted, ((), ())), preferred_element_type=jnp.float32)[0]
+    else:
+        # Without the barrier XLA would make a sum in bf16 of both.
+        by_bias = jax.lax.optimization_barrier(gradient.astype(jnp.float32).sum(rows))
     return gradient, by_bias.astype(bias_O.dtype)
 
 

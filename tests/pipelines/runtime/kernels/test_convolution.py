@@ -14,7 +14,7 @@ from pipelines.runtime.devices.mesh import build_mesh
 from pipelines.runtime.kernels import operators
 from pipelines.runtime.kernels.conv3x3 import block_taps
 from pipelines.runtime.kernels.convolution import PictureAxes, convolve_split, double_split
-from pipelines.runtime.kernels.convolution_gradient import convolve_learning, has_kernel
+from pipelines.runtime.kernels.convolution_gradient import convolve_learning, double_learning, has_kernel
 
 BATCH, INPUTS, OUTPUTS, FRAMES = 2, 6, 10, 2
 SPLITS = {
@@ -103,29 +103,43 @@ def test_results_are_of_the_biass_dtype() -> None:
     np.testing.assert_allclose(found.astype(jnp.float32), convolve_causally(x, weight, bias, None), rtol=2**-7)
 
 
-@pytest.mark.parametrize("split", ["batch", "columns"])
-def test_gradients_are_those_of_xlas_own(split: str) -> None:
+@pytest.mark.parametrize(("split", "stride"), [("batch", 1), ("columns", 1), ("batch", 2)])
+def test_gradients_are_those_of_xlas_own(split: str, stride: int) -> None:
     axes = lay(split)
     weight = draw(OUTPUTS, INPUTS, 3, 3, seed=1, scale=0.1)
     arrays = draw(BATCH, INPUTS, 8, 16, seed=0), weight, draw(OUTPUTS, seed=2)
-    counted = draw(BATCH, OUTPUTS, 8, 16, seed=4)
+    counted = draw(BATCH, OUTPUTS, 8 // stride, 16 // stride, seed=4)
 
     def run(convolve: Callable[..., jax.Array]) -> Any:
         return jax.jit(jax.grad(lambda *arrays: (convolve(*arrays) * counted).sum(), (0, 1, 2)))
 
-    by_kernel = run(functools.partial(convolve_learning, axes=axes))
-    assert str(by_kernel.trace(*arrays).jaxpr).count("name=convolve_taps") == 2  # forwards and backwards
-    for found, expected in zip(
-        by_kernel(*arrays), run(functools.partial(operators.convolve, padding=1))(*arrays), strict=True
-    ):
+    by_kernel = run(functools.partial(convolve_learning, axes=axes, stride=stride))
+    program = str(by_kernel.trace(*arrays).jaxpr)
+    assert program.count("name=convolve_taps") == (2 if stride == 1 else 1)  # backwards, and forwards if of all pixels
+    assert program.count("name=spread_pixels") == stride - 1
+    by_xla = run(functools.partial(operators.convolve, padding=1, stride=stride))
+    for found, expected in zip(by_kernel(*arrays), by_xla(*arrays), strict=True):
         np.testing.assert_allclose(found, expected, atol=1e-4)
+
+
+def test_what_a_doubled_picture_gives_back_is_added_up() -> None:
+    axes = lay("batch")
+    x, counted = draw(BATCH, INPUTS, 8, 16, seed=0), draw(BATCH, INPUTS, 16, 32, seed=1).astype(jnp.bfloat16)
+
+    def run(double: Callable[[jax.Array], jax.Array]) -> Any:
+        return jax.jit(jax.grad(lambda x: (double(x) * counted).astype(jnp.float32).sum()))(x.astype(jnp.bfloat16))
+
+    found = run(functools.partial(double_learning, axes=axes))
+    wide = counted.astype(jnp.float32).reshape(BATCH, INPUTS, 8, 2, 16, 2).sum((3, 5))
+    np.testing.assert_array_equal(found, wide.astype(jnp.bfloat16))
 
 
 @pytest.mark.parametrize(
     ("shape", "how", "is_taken"),
     [
         ((8, 4, 3, 3), {"padding": (1, 1)}, True),
-        ((8, 4, 3, 3), {"padding": 1, "stride": (2, 2)}, False),
+        ((8, 4, 3, 3), {"padding": 1, "stride": (2, 2)}, True),
+        ((8, 4, 3, 3), {"padding": 1, "stride": (1, 2)}, False),
         ((8, 4, 3, 3), {"padding": "same"}, False),
         ((8, 4, 3, 3), {"padding": 1, "groups": 2}, False),
         ((8, 4, 1, 1), {"padding": 1}, False),
@@ -133,7 +147,11 @@ def test_gradients_are_those_of_xlas_own(split: str) -> None:
     ],
 )
 def test_only_plain_ones_have_a_gradient_by_the_kernel(shape: tuple[int, ...], how: Any, *, is_taken: bool) -> None:
-    assert has_kernel(shape, **{"stride": 1, "dilation": 1, "groups": 1} | how) == is_taken
+    assert has_kernel((2, 4, 6, 8), shape, **{"stride": 1, "dilation": 1, "groups": 1} | how) == is_taken
+
+
+def test_half_of_an_odd_side_is_for_xla() -> None:
+    assert not has_kernel((2, 4, 7, 8), (8, 4, 3, 3), stride=2, padding=1, dilation=1, groups=1)
 
 
 @pytest.mark.parametrize(("height", "width"), [(8, 24), (12, 8)])

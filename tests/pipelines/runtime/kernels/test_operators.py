@@ -4,12 +4,14 @@ from collections.abc import Callable
 from typing import Any
 
 import jax
+import jax.numpy as jnp
 import numpy as np
 import pytest
 import torch
 from torch.nn import functional
 
 from pipelines.runtime.bridge.modules import TracedModule
+from pipelines.runtime.kernels import operators
 from tests.pipelines.runtime.kernels.side_by_side import Calls, draw, run_both, to_jax
 
 
@@ -146,3 +148,23 @@ def test_attention_keeps_its_softmax_in_fp32_under_bf16() -> None:
     exact = functional.scaled_dot_product_attention(query.float(), key.float(), value.float()).numpy()
     _, found = run_both(functional.scaled_dot_product_attention, query, key, value)
     np.testing.assert_allclose(found, exact, atol=0.05)
+
+
+@pytest.mark.parametrize("rows", [(2, 200), (300,), (2, 5)])
+def test_a_biass_gradient_is_summed_up_in_fp32_either_way(rows: tuple[int, ...]) -> None:
+    out = to_jax(draw(*rows, 24)).astype(jnp.bfloat16)
+    bias, counted = out[..., 0, :].reshape(-1, 24)[0], out[..., ::-1]
+
+    def differentiate(on_matrix_units: bool) -> Any:  # noqa: FBT001
+        def add_up(bias: jax.Array) -> jax.Array:
+            return (operators.add_bias(out, bias, on_matrix_units) * counted).astype(jnp.float32).sum()
+
+        return jax.jit(jax.grad(add_up))
+
+    wide = counted.astype(jnp.float32).reshape(-1, 24).sum(0).astype(jnp.bfloat16)
+    for on_matrix_units in (False, True):
+        np.testing.assert_allclose(
+            differentiate(on_matrix_units)(bias).astype(jnp.float32), wide.astype(jnp.float32), rtol=2**-7
+        )
+        has_product = "dot_general" in str(jax.make_jaxpr(differentiate(on_matrix_units))(bias))
+        assert has_product == (on_matrix_units and rows != (2, 5))
