@@ -169,12 +169,12 @@ def _build_step(task: Task, optimizer: Any, mesh: Mesh) -> Callable[..., tuple[T
                 return task.loss({**gathered, **frozen}, batch, key).astype(jnp.float32)
 
         loss, gradients = jax.value_and_grad(compute)(state.trained)
-        moved, moves = move(optimizer, state, gradients, rate, ema=task.course.ema_decay)
+        moved, update_norm = move(optimizer, state, gradients, rate, ema=task.course.ema_decay)
         unknown = jnp.zeros(BINS)  # not every loss has a noise level
         metrics = Metrics(
             loss=loss,
             gradient_norm=optax.tree.norm(gradients),
-            update_norm=optax.tree.norm(moves),
+            update_norm=update_norm,
             losses=unknown,
             counts=unknown,
             skipped=moved.optimizer.notfinite_count,

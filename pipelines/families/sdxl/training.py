@@ -11,6 +11,8 @@ from pipelines.families.unet.training import UNetLearner
 class SdxlLearner(UNetLearner):
     """See `trainable.Learner`."""
 
+    compact_vmem_bytes = 15 * 2**20  # a step of a LoRA takes 3 % less than with 12, and half a minute more to compile
+
     def describe_cut(self, sizes: tuple[int, int, int, int, int, int]) -> Rows:
         return {"time_ids": np.asarray(sizes, np.float32)}
 

@@ -129,8 +129,8 @@ class Program:
     """A function to compile: `arguments` are ShapeDtypeStructs with shardings, `donate` positions of donated ones.
 
     `vmem_share` gives large matrix products more vector memory; `compact_vmem_bytes` shortens code that would be too
-    long, and `gathers_whole` keeps weights in one piece (compiler_options.py). One that `learns` has scans for a
-    gradient (scan_buffers.py).
+    long, `gathers_whole` keeps weights in one piece, and `joins_little` sums over devices apart (compiler_options.py).
+    One that `learns` has scans for a gradient (scan_buffers.py).
     """
 
     key: tuple[Any, ...]
@@ -141,6 +141,7 @@ class Program:
     vmem_share: float = 0.0
     compact_vmem_bytes: int | None = None
     gathers_whole: bool = False
+    joins_little: bool = False
     learns: bool = False
 
     @property
@@ -151,6 +152,7 @@ class Program:
             vmem_share=self.vmem_share,
             compact_vmem_bytes=self.compact_vmem_bytes,
             gathers_whole=self.gathers_whole,
+            joins_little=self.joins_little,
         )
 
     def describe(self, lowered: Any) -> str:

@@ -23,17 +23,26 @@ _USUAL_VMEM_BYTES = 16 * 2**20
 # 2.40 s where a weight is gathered whole, beside the computing before.
 _WHOLE_ON = "TPU7x"
 _WHOLE = {"xla_jf_spmd_threshold_for_windowed_einsum_mib": "1000000"}
+# The compiler joins sums over devices, up to 256 gradients in one kernel, which takes it long. Joined up to so many
+# bytes they let SD2's step compile in 275 s in place of 319, and take it as long (plan/TRIED.md).
+_SMALL_SUMS = {"xla_jf_crs_combiner_threshold_in_bytes": "1000000"}
 
 
 def choose_options(
-    arguments: Any, *, vmem_share: float = 0.0, compact_vmem_bytes: int | None = None, gathers_whole: bool = False
+    arguments: Any,
+    *,
+    vmem_share: float = 0.0,
+    compact_vmem_bytes: int | None = None,
+    gathers_whole: bool = False,
+    joins_little: bool = False,
 ) -> dict[str, str]:
     """Compiler options of a program with these arguments; none unless they lie on TPUs.
 
     `vmem_share` of a core's vector memory is what each of its operations may use, if that is more than XLA gives it
     anyway. Products of large matrices gain by it, convolutions only compile longer. XLA unrolls all of a tile, so with
     `compact_vmem_bytes`, less than usual, code is much shorter and a little slower. With `gathers_whole` weights are
-    gathered before they are multiplied by, and not piece by piece meanwhile.
+    gathered before they are multiplied by, and not piece by piece meanwhile. With `joins_little` sums over devices are
+    joined as far as that compiles fast.
     """
     shardings = (getattr(one, "sharding", None) for one in jax.tree.leaves(arguments))
     device = next((next(iter(one.device_set)) for one in shardings if one is not None), None)
@@ -42,6 +51,8 @@ def choose_options(
     options: dict[str, str] = dict.fromkeys(_COLLECTIVES, "true")
     if gathers_whole and device.device_kind == _WHOLE_ON:
         options |= _WHOLE
+    if joins_little:
+        options |= _SMALL_SUMS
     vmem_bytes = _count_vmem_bytes(device.device_kind, vmem_share=vmem_share, compact_vmem_bytes=compact_vmem_bytes)
     if vmem_bytes != _USUAL_VMEM_BYTES:
         options["xla_tpu_scoped_vmem_limit_kib"] = str(vmem_bytes // 1024)

@@ -5,10 +5,12 @@ of `update` and of the compiled program, so another rate or schedule compiles no
 asked for every step beforehand.
 """
 
+import functools
 from collections.abc import Callable, Mapping
 from typing import Any
 
 import jax
+import jax.numpy as jnp
 import numpy as np
 import optax
 import torch
@@ -25,11 +27,10 @@ from optax.contrib import (
 from pipelines.runtime.devices.sharding import STACK
 from pipelines.training.settings import TrainingSettings
 
-# A count that is never reached: optax would then apply moves that are not finite. loop.py stops long before.
-_NEVER = 2**30
 
-
-def build_optimizer(settings: TrainingSettings, shapes: Mapping[str, tuple[int, ...]]) -> optax.GradientTransformation:
+def build_optimizer(
+    settings: TrainingSettings, shapes: Mapping[str, tuple[int, ...]]
+) -> optax.GradientTransformationExtraArgs:
     """Builds the optimizer, whose `update` takes the step's `rate` as a further argument.
 
     Gradients are clipped first, and a step whose gradients are not finite changes nothing.
@@ -37,11 +38,32 @@ def build_optimizer(settings: TrainingSettings, shapes: Mapping[str, tuple[int, 
     return guard(_choose(settings, shapes), max_grad_norm=settings.max_grad_norm)
 
 
-def guard(optimizer: Any, *, max_grad_norm: float) -> optax.GradientTransformation:
-    """Clips gradients first, and lets a step whose gradients are not finite change nothing."""
-    return optax.apply_if_finite(
-        optax.chain(optax.clip_by_global_norm(max_grad_norm), optimizer), max_consecutive_errors=_NEVER
-    )
+def guard(optimizer: Any, *, max_grad_norm: float) -> optax.GradientTransformationExtraArgs:
+    """Clips gradients first, and lets a step whose gradients are not finite change nothing.
+
+    It is optax's `apply_if_finite`, with its state, but chooses number by number where that has a condition, which
+    keeps the compiler from making clipping, moments and weights one pass: of 320 million weights in fp32 AdamW is
+    estimated at 14.9 ms on v6e with it, and at 7.0 so. Gradients whose squares add up to more than fp32 holds count as
+    not finite.
+    """
+    guarded = optax.chain(optax.clip_by_global_norm(max_grad_norm), optax.with_extra_args_support(optimizer))
+
+    def start(params: Any) -> optax.ApplyIfFiniteState:
+        count = jnp.zeros([], jnp.int32)
+        return optax.ApplyIfFiniteState(count, jnp.asarray(True), count, guarded.init(params))  # noqa: FBT003
+
+    def update(updates: Any, state: Any, params: Any = None, **extra_args: Any) -> Any:
+        is_finite = jnp.isfinite(optax.tree.norm(updates))
+        moves, inner = guarded.update(updates, state.inner_state, params, **extra_args)
+        choose = functools.partial(jnp.where, is_finite)
+        return jax.tree.map(lambda move: choose(move, jnp.zeros_like(move)), moves), optax.ApplyIfFiniteState(
+            notfinite_count=choose(0, optax.safe_increment(state.notfinite_count)),
+            last_finite=is_finite,
+            total_notfinite=choose(state.total_notfinite, optax.safe_increment(state.total_notfinite)),
+            inner_state=jax.tree.map(choose, inner, state.inner_state),
+        )
+
+    return optax.GradientTransformationExtraArgs(start, update)
 
 
 def build_muon(

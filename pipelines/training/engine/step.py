@@ -131,13 +131,13 @@ def build_step(plan: StepPlan) -> Callable[..., tuple[TrainState, Metrics]]:
         gradient_of = jax.value_and_grad(compute, has_aux=True)
         own = 2 if TWIN in rows else 1
         (loss, errors), gradients = _accumulate(gradient_of, state.trained, (dict(rows), noised), plan, together=own)
-        moved, moves = move(plan.optimizer, state, gradients, rate, ema=plan.ema)
+        moved, update_norm = move(plan.optimizer, state, gradients, rate, ema=plan.ema)
         counted = rows["weight"] > 0
         places = jnp.clip((noised.sigmas * BINS).astype(jnp.int32), 0, BINS - 1)
         metrics = Metrics(
             loss=loss,
             gradient_norm=optax.tree.norm(gradients),
-            update_norm=optax.tree.norm(moves),
+            update_norm=update_norm,
             losses=jnp.zeros(BINS).at[places].add(jnp.where(counted, errors, 0)),
             counts=jnp.zeros(BINS).at[places].add(counted.astype(jnp.float32)),
             skipped=moved.optimizer.notfinite_count,
@@ -149,8 +149,11 @@ def build_step(plan: StepPlan) -> Callable[..., tuple[TrainState, Metrics]]:
 
 def move(
     optimizer: Any, state: TrainState, gradients: Weights, rate: jax.Array, *, ema: float
-) -> tuple[TrainState, Any]:
-    """Returns the state with what the gradients changed, its step not counted yet, and the moves of its weights."""
+) -> tuple[TrainState, jax.Array]:
+    """Returns the state with what the gradients changed, its step not counted yet, and how far its weights moved.
+
+    The distance is of the weights themselves: a compiler that needs the moves besides writes them all.
+    """
     moves, after = optimizer.update(gradients, state.optimizer, state.trained, rate=rate)
     trained: Any = optax.apply_updates(state.trained, moves)
     average: Any = state.average
@@ -158,7 +161,8 @@ def move(
         # Early on it covers about a tenth of the steps so far, so that it forgets the start.
         decay = jnp.minimum(ema, (1.0 + state.step) / (10.0 + state.step))
         average = optax.incremental_update(trained, average, 1.0 - decay)
-    return TrainState(state.step, trained, after, average), moves
+    distance = optax.tree.norm(jax.tree.map(jnp.subtract, trained, state.trained))
+    return TrainState(state.step, trained, after, average), distance
 
 
 def build_program(
@@ -177,6 +181,7 @@ def build_program(
         ),
         vmem_share=plan.learner.vmem_share,
         compact_vmem_bytes=plan.learner.compact_vmem_bytes,
+        joins_little=not plan.module.has_scans,  # as many gradients as there are weights
         learns=True,
     )
 

@@ -12,7 +12,7 @@ from diffusers.optimization import get_scheduler
 from optax.contrib import schedule_free_adamw, schedule_free_eval_params
 
 from pipelines.errors import RecipeError
-from pipelines.training.engine.optimizers import build_optimizer, find_result, list_rates
+from pipelines.training.engine.optimizers import build_optimizer, find_result, guard, list_rates
 from pipelines.training.settings import TrainingSettings, read_settings
 
 
@@ -88,6 +88,33 @@ def test_a_step_without_finite_gradients_changes_nothing_and_is_counted() -> Non
         assert int(state.notfinite_count) == wrong
     _, state = update({"w": jnp.ones(4)}, state, weights, rate=1.0)
     assert int(state.notfinite_count) == 0
+
+
+def test_every_step_is_that_of_optaxs_own_condition() -> None:
+    """Also when numbers are finite and their squares are not: then ours counts a step as wrong, and optax's moves 0."""
+    inner = optax.adamw(1e-2)
+    ours = guard(inner, max_grad_norm=1.0)
+    theirs = optax.apply_if_finite(optax.chain(optax.clip_by_global_norm(1.0), inner), max_consecutive_errors=99)
+    weights = {"a": jnp.linspace(-1, 1, 6), "b": jnp.ones((2, 2))}
+    states: list[Any] = [ours.init(weights), theirs.init(weights)]
+    for scale in (0.1, 3.0, jnp.nan, jnp.inf, 0.5):
+        gradients = {"a": scale * jnp.arange(6.0), "b": jnp.ones((2, 2))}
+        moves = [None, None]
+        for which, optimizer in enumerate((ours, theirs)):
+            moves[which], states[which] = jax.jit(optimizer.update)(gradients, states[which], weights)
+        assert jax.tree.structure(states[0]) == jax.tree.structure(states[1])  # states that were saved are read
+        for found, expected in zip(*(jax.tree.leaves((moves[one], states[one])) for one in (0, 1)), strict=True):
+            np.testing.assert_allclose(found, expected, rtol=1e-6)
+    moves, state = ours.update({"a": jnp.full(6, 1e30), "b": jnp.ones((2, 2))}, states[0], weights)
+    assert not np.asarray(moves["a"]).any() and int(state.notfinite_count) == 1
+
+
+@pytest.mark.parametrize("name", ["adamw", "muon"])
+def test_a_compiler_sees_no_condition_that_would_keep_passes_apart(name: str) -> None:
+    optimizer = build_optimizer(_ask(optimizer=name), {"w": (4, 4)})
+    weights = {"w": jnp.ones((4, 4))}
+    program = jax.make_jaxpr(optimizer.update)(weights, optimizer.init(weights), weights, rate=1.0)
+    assert "cond[" not in str(program)
 
 
 @pytest.mark.parametrize(
