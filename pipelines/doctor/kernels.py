@@ -227,7 +227,7 @@ def _compare_convolutions(place: Place, *, spec: P, mesh: Mesh, height: int) -> 
 def _check_conv3x3(place: Place) -> tuple[Arrays, Arrays]:
     """One frame and three, more outputs than one block of them; and gradients by a picture, of all and a quarter."""
     mesh = Mesh(np.asarray(place.devices[:1]), ("all",))
-    found, expected = _compare_convolutions(place, spec=P(), mesh=mesh, height=12)
+    found, expected = ([*arrays] for arrays in _compare_convolutions(place, spec=P(), mesh=mesh, height=12))
     axes = PictureAxes(mesh=mesh, spec=P(), interprets=place.interprets, learns=True)
     x, counted, bias = draw(1, 1, 24, 12, 16), draw(4, 1, 130, 12, 16), draw(3, 130)
     weight = draw(2, 130, 24, TAPS, TAPS, scale=0.05)
