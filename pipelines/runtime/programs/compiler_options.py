@@ -24,7 +24,7 @@ _USUAL_VMEM_BYTES = 16 * 2**20
 _WHOLE_ON = "TPU7x"
 _WHOLE = {"xla_jf_spmd_threshold_for_windowed_einsum_mib": "1000000"}
 # The compiler joins sums over devices, up to 256 gradients in one kernel, which takes it long. Joined up to so many
-# bytes they let SD2's step compile in 275 s in place of 319, and take it as long (plan/TRIED.md).
+# bytes they let SD2's step compile in 290 s in place of 319, and take it as long (plan/TRIED.md).
 _SMALL_SUMS = {"xla_jf_crs_combiner_threshold_in_bytes": "1000000"}
 
 
