@@ -4,6 +4,7 @@ XLA copies such an array three times to get every pixel beside itself. But two n
 bf16, so a pixel and its copy are one word with both halves alike.
 """
 
+from collections.abc import Callable
 from typing import Any
 
 import jax
@@ -14,31 +15,46 @@ from jax.experimental.pallas import tpu as pltpu
 from pipelines.runtime.kernels.conv3x3 import LANES
 
 SUBLANES = 8  # of a tile of words
-_HALF = 16  # bits of a word
-_MOST_VALUES = 2**18  # taken at a time, in whole lanes; with their doubles each needs 20 bytes
+HALF = 16  # bits of a word
+_MOST_VALUES = 2**18  # of the smaller picture taken at a time, in whole lanes; with their doubles each needs 20 bytes
 
 
 def double_pixels(x_BHWC: jax.Array, *, interpret: bool = False) -> jax.Array:
     """(B, 2H, 2W, C) in bf16."""
     batch, height, width, channels = x_BHWC.shape
+    doubled = resample(_kernel, x_BHWC, (height, width), is_wide=False, name="double_pixels", interpret=interpret)
+    return doubled.reshape(batch, 2 * height, 2 * width, channels)
+
+
+def resample(
+    kernel: Callable[..., None], x: jax.Array, size: tuple[int, int], *, is_wide: bool, name: str, interpret: bool
+) -> jax.Array:
+    """Runs a kernel, some rows at a time, between pictures of `size` and of twice its rows and columns, in bf16.
+
+    The larger ones are (B, H, 2, 2W, C); x is one if it `is_wide`, and what is returned otherwise.
+    """
+    height, width = size
+    batch, channels = x.shape[0], x.shape[-1]
     row = width * (channels + -channels % LANES)
     fitting = (rows for rows in range(2, height + 1) if height % rows == 0 and rows * row <= _MOST_VALUES)
     rows = max(fitting, default=1)
-    out = jax.ShapeDtypeStruct((batch, height, 2, 2 * width, channels), jnp.bfloat16)
-    doubled = pl.pallas_call(
-        _kernel,
+    narrow = pl.BlockSpec((None, rows, width, channels), lambda b, h: (b, h, 0, 0))
+    wide = pl.BlockSpec((None, rows, 2, 2 * width, channels), lambda b, h: (b, h, 0, 0, 0))
+    shape = (batch, height, width, channels) if is_wide else (batch, height, 2, 2 * width, channels)
+    out = jax.ShapeDtypeStruct(shape, jnp.bfloat16)
+    return pl.pallas_call(
+        kernel,
         grid=(batch, height // rows),
-        in_specs=[pl.BlockSpec((None, rows, width, channels), lambda b, h: (b, h, 0, 0))],
-        out_specs=pl.BlockSpec((None, rows, 2, 2 * width, channels), lambda b, h: (b, h, 0, 0, 0)),
+        in_specs=[wide if is_wide else narrow],
+        out_specs=narrow if is_wide else wide,
         out_shape=out,
         compiler_params=pltpu.CompilerParams(dimension_semantics=("parallel", "parallel")),
         cost_estimate=pl.CostEstimate(
-            flops=0, transcendentals=0, bytes_accessed=x_BHWC.nbytes + out.size * out.dtype.itemsize
+            flops=0, transcendentals=0, bytes_accessed=x.nbytes + out.size * out.dtype.itemsize
         ),
         interpret=interpret,
-        name="double_pixels",
-    )(x_BHWC)
-    return doubled.reshape(batch, 2 * height, 2 * width, channels)
+        name=name,
+    )(x)
 
 
 def _kernel(x_ref: Any, out_ref: Any) -> None:
@@ -47,6 +63,6 @@ def _kernel(x_ref: Any, out_ref: Any) -> None:
     if missing := -width % SUBLANES:
         x = jnp.concatenate([x, jnp.zeros((rows, missing, channels), x.dtype)], 1)
     upper = pltpu.bitcast(x, jnp.uint32)
-    doubled = pltpu.bitcast(upper | (upper >> _HALF), jnp.bfloat16)[:, : 2 * width]
+    doubled = pltpu.bitcast(upper | (upper >> HALF), jnp.bfloat16)[:, : 2 * width]
     out_ref[:, 0] = doubled
     out_ref[:, 1] = doubled
