@@ -1,56 +1,88 @@
 """The flags of diffusers' text-to-image training scripts, so that their command lines run after `train` unchanged.
 
 What has another name here is renamed; what has no effect is said once, with the reason. A command line that names its
-model as the scripts do trains all weights on one square, as they do, unless it says otherwise.
+model as the scripts do trains on one square, as they do, and all weights unless it gives a LoRA's rank or says --lora.
 """
 
-from collections.abc import Sequence
+from collections.abc import Callable, Sequence
+from dataclasses import dataclass
 
 from pipelines.commands.old_flags import Translated
+from pipelines.errors import RecipeError
+from pipelines.messages import english
 
-_MODEL = "pretrained_model_name_or_path"
 _RENAMED = {
     "dataset_name": "data",
     "train_data_dir": "data",
     "max_train_steps": "steps",
     "num_train_epochs": "epochs",
     "output_dir": "output",
-    "gradient_accumulation_steps": "accumulate",
     "validation_prompt": "sample",
+    "checkpoints_total_limit": "keep",
     "lora_alpha": "alpha",
-    "caption": "caption",
 }
 _PREPARED = "pictures and captions are encoded once before training, and batches are made ahead by themselves"
-_WITHOUT_EFFECT = {
+_STATES = (
+    "states are saved every --save_every_minutes and at every stop, and the same command goes on from the last one"
+)
+_SHOWN = "--report_to names what shows the log"
+_CHIPS = "it is of other chips"
+_AVERAGE = "the average lies on the devices, as the weights do"
+# flag -> whether a value follows, and why it has no effect
+_WITHOUT_EFFECT: dict[str, tuple[bool, str]] = {
     **dict.fromkeys(
-        ("dataloader_num_workers", "loader_prefetch_size", "loader_prefetch_factor", "device_prefetch_size"), _PREPARED
+        ("dataloader_num_workers", "loader_prefetch_size", "loader_prefetch_factor", "device_prefetch_size"),
+        (True, _PREPARED),
     ),
-    "measure_start_step": "the log has every step's time",
-    "profile_duration": "a profile covers whole steps; see --profile",
-    "print_loss": "every step's loss is in log.jsonl and on the progress bar",
-    "cache_dir": "models and rows are kept in the data directory",
-    "non_ema_revision": "the weights of the revision that is used are trained",
-    "gradient_checkpointing": "--remat auto decides that",
-    "use_ema": "--ema names its decay",
-    "enable_xformers_memory_efficient_attention": "attention runs in kernels for the device",
-    "allow_tf32": "it is of NVIDIA's chips",
-    "scale_lr": "give the learning rate that is meant",
-    "report_to": "",
+    "measure_start_step": (True, "the log has every step's time"),
+    "profile_duration": (True, "a profile covers whole steps; see --profile"),
+    "print_loss": (False, "every step's loss is in log.jsonl and on the progress bar"),
+    "debug_loss": (False, "every step's loss is in log.jsonl and on the progress bar"),
+    "cache_dir": (True, "models and rows are kept in the data directory"),
+    "non_ema_revision": (True, "the weights of the revision that is used are trained"),
+    "gradient_checkpointing": (False, "--remat auto decides that"),
+    "enable_xformers_memory_efficient_attention": (False, "attention runs in kernels for the device"),
+    "allow_tf32": (False, _CHIPS),
+    "enable_npu_flash_attention": (False, _CHIPS),
+    "use_8bit_adam": (False, "moments are kept in fp32, in parts on all devices"),
+    "offload_ema": (False, _AVERAGE),
+    "foreach_ema": (False, _AVERAGE),
+    "checkpointing_steps": (True, _STATES),
+    "resume_from_checkpoint": (True, _STATES),
+    "validation_epochs": (True, "--sample_every says after how many steps there is a sample"),
+    "num_validation_images": (True, "there is one sample of each prompt"),
+    "logging_dir": (True, _SHOWN),
+    "tracker_project_name": (True, _SHOWN),
+    "local_rank": (True, "hosts find each other by --coordinator, or by what their pod tells them"),
+    "pretrained_vae_model_name_or_path": (True, "the model's own autoencoder is used"),
 }
-_TAKES_NOTHING = {
-    "print_loss", "gradient_checkpointing", "use_ema", "enable_xformers_memory_efficient_attention", "allow_tf32",
-    "scale_lr",
-}  # fmt: skip
-_DEFAULTS = {"resolution": "512", "global_batch_size": "16", "lr_scheduler": "constant", "snr_gamma": "0",
-             "output": "sd-model-finetuned"}  # fmt: skip
+_DEFAULTS = {"resolution": "512", "lr_scheduler": "constant", "snr_gamma": "0", "output": "sd-model-finetuned"}
+_BATCH = 16  # these two are the scripts' defaults
+_RATE = 1e-4
+_DECAY = "0.9999"  # of the scripts' average
+_PRECISIONS = {"fp16": "bf16", "fp8": "bf16"}
+
+
+@dataclass(kw_only=True)
+class _Script:
+    """What depends on several flags of a command line; `batch` is one host's, of one of `parts`."""
+
+    model: str | None = None
+    batch: int | None = None
+    parts: int | None = None
+    scales_rate: bool = False
+    rate: float | None = None
 
 
 def translate(arguments: Sequence[str], *, hosts: int = 1) -> Translated:
-    """Returns a `train` command line of today; `hosts` share the scripts' batch, which is one host's."""
+    """Returns a `train` command line of today; `hosts` share the scripts' batch, which is one host's.
+
+    Raises RecipeError for a number of the scripts' that is none.
+    """
     translated = Translated()
     given: dict[str, None] = {}
+    script = _Script()
     words = [*arguments]
-    model = None
     while words:
         word = words.pop(0)
         if not word.startswith("--"):
@@ -58,28 +90,100 @@ def translate(arguments: Sequence[str], *, hosts: int = 1) -> Translated:
             continue
         flag, has_value, value = word[2:].partition("=")
         name = flag.replace("-", "_")
-        if name == _MODEL:
-            model = value if has_value else words.pop(0)
-        elif name == "train_batch_size":
-            count = int(value if has_value else words.pop(0))
-            translated.arguments += ["--global-batch-size", str(count * hosts)]
-            translated.notes.append(f"--train_batch_size is one host's: {count} x {hosts} = {count * hosts} in all")
-            given["global_batch_size"] = None
-        elif _WITHOUT_EFFECT.get(name):
-            translated.notes.append(f"--{name} has no effect: {_WITHOUT_EFFECT[name]}")
-            if not has_value and name not in _TAKES_NOTHING and words:
+        if (read := _READ_FLAGS.get(name)) is not None:
+            read(script, value if has_value else words.pop(0) if words else "")
+        elif name == "scale_lr":
+            script.scales_rate = True
+        elif name == "use_ema":
+            translated.arguments += ["--ema", _DECAY]
+            translated.notes.append(f"--use_ema is --ema {_DECAY} here")
+        elif name == "validation_prompts":
+            prompts = [value] if has_value else []
+            while words and not words[0].startswith("--"):
+                prompts.append(words.pop(0))
+            translated.arguments += [f"--sample={prompt}" for prompt in prompts]
+        elif name in _WITHOUT_EFFECT:
+            follows, reason = _WITHOUT_EFFECT[name]
+            translated.notes.append(f"--{name} has no effect: {reason}")
+            if follows and not has_value and words:
                 words.pop(0)
         else:
             own = _RENAMED.get(name, name)
             given[own] = None
+            if own == "learning_rate":
+                script.rate = _read_rate(value if has_value else words[0] if words else "")
+            if own == "mixed_precision":
+                has_value, value = "=", _translate_precision(value if has_value else words.pop(0), translated)
             translated.arguments.append(f"--{own.replace('_', '-')}{has_value}{value}")
-    if model is None:
-        return translated
-    translated.arguments.insert(0, model)
+    _finish(translated, script, given, hosts)
+    return translated
+
+
+def _finish(translated: Translated, script: _Script, given: dict[str, None], hosts: int) -> None:
+    """Adds what follows from several flags, and where the scripts' defaults are not ours."""
+    is_script = script.model is not None
+    parts = script.parts or 1
+    if script.batch is None and is_script and "global_batch_size" not in given:
+        script.batch = _BATCH
+    if script.batch is not None and "global_batch_size" not in given:
+        whole = script.batch * parts * hosts
+        translated.arguments += ["--global-batch-size", str(whole)]
+        factors = " x ".join(str(one) for one in (script.batch, *([parts] if parts > 1 else []), hosts))
+        translated.notes.append(f"--train_batch_size is one host's, and one part's: a step learns {factors} = {whole}")
+    if script.parts is not None:
+        translated.arguments += ["--accumulate", str(parts)]
+    if script.scales_rate:
+        rate = (script.rate or _RATE) * (script.batch or 1) * parts * hosts
+        translated.arguments += ["--learning-rate", f"{rate:g}"]  # the last one counts
+        translated.notes.append(f"--scale_lr: the learning rate is {rate:g}, multiplied by what a step learns")
+    if script.model is None:
+        return
+    translated.arguments.insert(0, script.model)
     if not given.keys() & {"lora", "full"}:
-        translated.arguments.append("--full")
+        is_lora = "rank" in given
+        translated.arguments.append("--lora" if is_lora else "--full")
+        if not is_lora:
+            translated.notes.append("all weights learn; --lora or --rank makes a LoRA, as the LoRA scripts do")
     for name, default in _DEFAULTS.items():
         if name not in given:
             translated.arguments += [f"--{name.replace('_', '-')}", default]
     translated.notes.append("weights are kept in fp32, whatever is computed in: bf16 alone would hardly learn")
-    return translated
+
+
+def _read_model(script: _Script, value: str) -> None:
+    script.model = value
+
+
+def _read_batch(script: _Script, value: str) -> None:
+    script.batch = _read_count("train_batch_size", value)
+
+
+def _read_parts(script: _Script, value: str) -> None:
+    script.parts = _read_count("gradient_accumulation_steps", value)
+
+
+_READ_FLAGS: dict[str, Callable[[_Script, str], None]] = {
+    "pretrained_model_name_or_path": _read_model,
+    "train_batch_size": _read_batch,
+    "gradient_accumulation_steps": _read_parts,
+}
+
+
+def _read_count(name: str, value: str) -> int:
+    if not value.isdecimal() or int(value) < 1:
+        raise RecipeError({name: english(f"{value!r} is not a whole number above 0")})
+    return int(value)
+
+
+def _read_rate(value: str) -> float | None:
+    try:
+        return float(value)
+    except ValueError:
+        return None  # the settings say what is wrong with it
+
+
+def _translate_precision(value: str, translated: Translated) -> str:
+    own = _PRECISIONS.get(value, value)
+    if own != value:
+        translated.notes.append(f"--mixed_precision={value} is {own} here, which has the range of fp32")
+    return own

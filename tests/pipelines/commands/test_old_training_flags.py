@@ -1,10 +1,16 @@
 """The command line of diffusers' training script for TPU runs after `train` unchanged."""
 
+import inspect
+from collections.abc import Sequence
 from pathlib import Path
+from typing import get_args
 
 import pytest
+from typer.models import OptionInfo
 
 from pipelines.commands.old_training_flags import translate
+from pipelines.commands.train import build_command
+from pipelines.errors import RecipeError
 
 SCRIPT = (
     "--pretrained_model_name_or_path=stabilityai/stable-diffusion-2-base",
@@ -40,6 +46,51 @@ def test_the_scripts_command_line_is_translated_whole() -> None:
         assert any(f"--{flag} has no effect" in note for note in found.notes)
 
 
+README_LINES = {
+    "train_text_to_image": """--pretrained_model_name_or_path=SD --dataset_name=D --use_ema --resolution=512
+        --center_crop --random_flip --train_batch_size=1 --gradient_accumulation_steps=4 --gradient_checkpointing
+        --max_train_steps=15000 --learning_rate=1e-05 --max_grad_norm=1 --enable_xformers_memory_efficient_attention
+        --lr_scheduler=constant --lr_warmup_steps=0 --output_dir=O --mixed_precision=fp16""",
+    "train_text_to_image_lora": """--pretrained_model_name_or_path=SD --dataset_name=D --caption_column=text
+        --resolution=512 --random_flip --train_batch_size=1 --num_train_epochs=100 --checkpointing_steps=5000
+        --learning_rate=1e-04 --lr_scheduler=constant --lr_warmup_steps=0 --seed=42 --output_dir=O
+        --validation_prompt=cute --report_to=wandb --rank=4 --resume_from_checkpoint latest --use_8bit_adam
+        --checkpoints_total_limit 3 --validation_epochs 5 --num_validation_images 4 --scale_lr""",
+}
+
+
+@pytest.mark.parametrize("line", README_LINES.values(), ids=README_LINES)
+def test_command_lines_of_the_scripts_readmes_are_settings_of_ours(line: str) -> None:
+    found = translate(line.split())
+    options = inspect.signature(build_command()).parameters.values()
+    known = {word.split("/")[0] for option in options for word in _list_flags(option)}
+    unknown = [
+        word for word in found.arguments if word.startswith("--") and word.split("=")[0].replace("_", "-") not in known
+    ]
+    assert not unknown
+
+
+def test_parts_of_a_batch_multiply_it_as_in_the_scripts() -> None:
+    line = README_LINES["train_text_to_image"].split()
+    for words in (line, line[::-1]):  # in whatever order
+        found = translate(words, hosts=2).arguments
+        assert [found[found.index(flag) + 1] for flag in ("--global-batch-size", "--accumulate")] == ["8", "4"]
+        assert (found[found.index("--ema") + 1], "--mixed-precision=bf16" in found) == ("0.9999", True)
+
+
+def test_a_scripts_rank_makes_a_lora_and_its_rate_is_scaled_by_what_a_step_learns() -> None:
+    words = README_LINES["train_text_to_image_lora"].replace("batch_size=1", "batch_size=2").split()
+    found = translate(words, hosts=2).arguments
+    assert "--lora" in found and "--full" not in found
+    assert found[found.index("--learning-rate") + 1] == "0.0004"
+
+
+@pytest.mark.parametrize("flag", ["train_batch_size", "gradient_accumulation_steps"])
+def test_a_count_that_is_none_is_told(flag: str) -> None:
+    with pytest.raises(RecipeError, match="whole number"):
+        translate(["--pretrained_model_name_or_path=SD", f"--{flag}", "many"])
+
+
 @pytest.mark.parametrize("words", [["--dataloader_num_workers", "8"], ["--dataloader_num_workers=8"]])
 def test_a_flag_without_effect_takes_its_value_along(words: list[str]) -> None:
     assert translate(["sdxl-base", "--data", "d", *words, "--lora"]).arguments == ["sdxl-base", "--data", "d", "--lora"]
@@ -49,3 +100,8 @@ def test_a_command_line_of_ours_stays_as_it_is(tmp_path: Path) -> None:
     words = ["sdxl-base", "--data", str(tmp_path), "--lora", "--rank", "8"]
     found = translate(words)
     assert (found.arguments, found.notes) == (words, [])
+
+
+def _list_flags(option: inspect.Parameter) -> Sequence[str]:
+    found = next((one for one in get_args(option.annotation) if isinstance(one, OptionInfo)), None)
+    return [f"--{option.name.replace('_', '-')}", *(found.param_decls or () if found is not None else ())]
