@@ -13,6 +13,7 @@ from pathlib import Path
 from typing import Any
 
 import jax
+import jax.numpy as jnp
 
 from pipelines import registry
 from pipelines.families.trainable import Denoiser
@@ -20,12 +21,13 @@ from pipelines.models.catalog import Shape
 from pipelines.runtime.devices import hosts
 from pipelines.runtime.devices.mesh import build_mesh, build_own_mesh
 from pipelines.runtime.programs.compiled import counter
-from pipelines.runtime.weights.components import read_json
+from pipelines.runtime.weights.components import choose_dtype, read_json
 from pipelines.runtime.weights.hub import find_revision
 from pipelines.stages import OnProgress
 from pipelines.training.checks import Checked, check_training
 from pipelines.training.data.cache import Cache
-from pipelines.training.data.encoder import PictureReader, TextReader, fingerprint
+from pipelines.training.data.encoder import PictureReader, TextReader
+from pipelines.training.data.fingerprints import fingerprint
 from pipelines.training.data.prior import FOLDER, PriorMaker
 from pipelines.training.data.rows import RowSource
 from pipelines.training.engine import placement
@@ -151,12 +153,19 @@ def _prepare_rows(
     """Encodes everything that is learnt, and what is held back to validate with, None without any."""
     components = read_json(origin.folder / "model_index.json")
     texts = [name for name in components if name.startswith(("text_encoder", "tokenizer"))]
+    describe = functools.partial(
+        fingerprint,
+        origin.folder,
+        own_files=origin.model.own_files,
+        dtype=jnp.dtype(choose_dtype(origin.mesh)).name,
+        variant=origin.model.variant,
+    )
     source = functools.partial(
         RowSource,
         cache=None if settings.no_cache else Cache(place.cache),
         learner=origin.learner,
-        text_print=fingerprint(origin.folder, texts, origin.model.own_files),
-        picture_print=fingerprint(origin.folder, ["vae"], origin.model.own_files),
+        text_print=describe(texts),
+        picture_print=describe(["vae"]),
         own=functools.partial(placement.find_own_rows, origin.mesh),
     )
     rows = source(data=checked.data, captions=checked.captions)

@@ -104,6 +104,31 @@ class Cache:
         return found
 
 
+class Recent:
+    """Entries in memory: all of them, or those used last that `most_bytes` have room for."""
+
+    def __init__(self, most_bytes: int | None = None) -> None:
+        self._most_bytes = most_bytes
+        self._entries: dict[str, Mapping[str, np.ndarray]] = {}  # the one used last comes last
+        self._bytes = 0
+
+    def get(self, key: str) -> Mapping[str, np.ndarray] | None:
+        entry = self._entries.pop(key, None)
+        if entry is not None:
+            self._entries[key] = entry
+        return entry
+
+    def put(self, key: str, entry: Mapping[str, np.ndarray]) -> None:
+        self._bytes += _count_bytes(entry)
+        self._entries[key] = entry
+        while self._most_bytes is not None and self._bytes > self._most_bytes and len(self._entries) > 1:
+            self._bytes -= _count_bytes(self._entries.pop(next(iter(self._entries))))
+
+
+def _count_bytes(entry: Mapping[str, np.ndarray]) -> int:
+    return sum(np.asarray(array).nbytes for array in entry.values())
+
+
 def _read_array(entry: Mapping[str, Any]) -> np.ndarray:
     """Reads an array of a safetensors file, of bf16 too, which safetensors' own reader for NumPy refuses."""
     return np.frombuffer(entry["data"], _DTYPES[entry["dtype"]]).reshape(entry["shape"])

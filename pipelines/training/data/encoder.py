@@ -4,8 +4,6 @@ They are the programs that a picture is made with, so a training sees the very e
 Not here: which rows there are, and keeping them (rows.py).
 """
 
-import hashlib
-from collections.abc import Sequence
 from pathlib import Path
 from typing import Any
 
@@ -21,9 +19,6 @@ from pipelines.runtime.programs.compiled import Programs
 from pipelines.runtime.weights.components import choose_dtype, load_component
 from pipelines.runtime.weights.single_file import StoredComponent
 from pipelines.stages import OnProgress
-
-VERSION = 1
-"""Rows of other versions of the programs are not taken from a cache."""
 
 
 class TextReader:
@@ -93,20 +88,3 @@ class PictureReader:
         self._programs.clear()
         for value in self._weights.values():
             value.delete()
-
-
-def fingerprint(folder: Path, components: Sequence[str], own_files: Sequence[Path] = ()) -> str:
-    """Returns a hash of these components' files as they are now: names, sizes, times, and this module's version.
-
-    A model's `own_files`, which may hold some of them, count for all.
-    """
-    found = hashlib.sha256(str(VERSION).encode())
-    for file in own_files:
-        status = file.stat()
-        found.update(f"{file.name} {status.st_size} {status.st_mtime_ns};".encode())
-    for component in components:
-        for file in sorted((folder / component).rglob("*")):
-            if file.is_file():
-                status = file.stat()
-                found.update(f"{component}/{file.name} {status.st_size} {status.st_mtime_ns};".encode())
-    return found.hexdigest()

@@ -14,7 +14,7 @@ import numpy as np
 
 from pipelines.families.trainable import Learner, Rows
 from pipelines.training.data.batches import Row, Schedule
-from pipelines.training.data.cache import Cache, make_key
+from pipelines.training.data.cache import Cache, Recent, make_key
 from pipelines.training.data.captions import write_caption
 from pipelines.training.data.cuts import Bucket, Cut
 from pipelines.training.data.encoder import PictureReader, TextReader
@@ -23,6 +23,9 @@ from pipelines.training.data.pixels import read_pixels
 
 TWIN = "twin"
 """The array of a batch (B,) that is 1 for twins and 0 for rows that are learnt; CaptionRules says what twins are."""
+
+RECENT_BYTES = 2**31
+"""Rows that stay in memory although they are on disk: all of some thousand pictures, a hundred captions of FLUX.2's."""
 
 OnCount = Callable[[int, int], None]
 """Called with how many are done, and of how many."""
@@ -103,7 +106,10 @@ class RowSource:
     text_print: str
     picture_print: str
     own: Callable[[int], slice] = lambda count: slice(0, count)
-    _kept: dict[str, Rows] = field(default_factory=dict[str, Rows])
+    _kept: Recent = field(init=False)
+
+    def __post_init__(self) -> None:
+        object.__setattr__(self, "_kept", Recent(None if self.cache is None else RECENT_BYTES))
 
     def prepare(
         self,
@@ -197,17 +203,15 @@ class RowSource:
         return make_key("picture", self.picture_print, example.content, vars(cut), flip)
 
     def _has(self, key: str) -> bool:
-        return key in self._kept or (self.cache is not None and self.cache.get(key) is not None)
+        return (self.cache or self._kept).get(key) is not None
 
     def _keep(self, key: str, rows: Rows) -> None:
-        if self.cache is None:
-            self._kept[key] = rows
-        else:
-            self.cache.put(key, rows)
+        (self.cache or self._kept).put(key, rows)
 
     def _get(self, key: str) -> Rows:
-        if key not in self._kept:
+        found = self._kept.get(key)
+        if found is None:
             found = self.cache.get(key) if self.cache is not None else None
             assert found is not None, "prepare the rows first"
-            self._kept[key] = found
-        return self._kept[key]
+            self._kept.put(key, found)
+        return found

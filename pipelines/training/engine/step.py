@@ -102,7 +102,8 @@ class StepPlan:
 def build_step(plan: StepPlan) -> Callable[..., tuple[TrainState, Metrics]]:
     """Builds step(state, frozen weights, rows, learning rate) -> state, metrics.
 
-    Every array of `rows` has the batch as its first axis; `weight` (B,) says how much a row counts.
+    Every array of `rows` has the batch as its first axis; `weight` (B,) says how much a row counts in the mean over all
+    rows, and is 0 for those that only fill the batch.
     """
     layers = linear.choose_layers(plan.mesh, exact=plan.exact)
 
@@ -112,7 +113,8 @@ def build_step(plan: StepPlan) -> Callable[..., tuple[TrainState, Metrics]]:
         key = jax.random.fold_in(jax.random.key(plan.seed), state.step)
         latents_key, noise_key = jax.random.split(key)
         noised = plan.objective.add_noise(_draw_latents(rows, latents_key), noise_key)
-        total = jnp.maximum(rows["weight"].sum(), 1e-6)
+        # By how many rows there are and not by their weights, which would cancel in a batch of equal ones.
+        total = jnp.maximum((rows["weight"] > 0).sum().astype(jnp.float32), 1.0)
 
         def compute(trained: Weights, part: tuple[Any, Any]) -> tuple[jax.Array, jax.Array]:
             own_rows, own_noised = part

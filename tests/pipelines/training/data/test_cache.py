@@ -8,7 +8,7 @@ import ml_dtypes
 import numpy as np
 import pytest
 
-from pipelines.training.data.cache import Cache, make_key
+from pipelines.training.data.cache import Cache, Recent, make_key
 from pipelines.training.data.cuts import Bucket, cover
 
 ARRAYS = {
@@ -94,3 +94,21 @@ def test_many_entries_are_listed_quickly(tmp_path: Path) -> None:
         file.write_bytes(b"12345")
     assert cache.count_bytes() == 1500
     assert cache.remove_unused(1000) == 100
+
+
+def test_entries_in_memory_are_those_used_last() -> None:
+    entry = {"x": np.zeros(25, np.float32)}
+    recent = Recent(most_bytes=250)
+    for key in ("a", "b"):
+        recent.put(key, entry)
+    assert recent.get("a") is entry
+    recent.put("c", entry)
+    assert [recent.get(key) is entry for key in ("a", "b", "c")] == [True, False, True]
+    recent.put("large", {"x": np.zeros(1000)})
+    assert recent.get("large") is not None and recent.get("a") is None
+    recent.put("d", entry)
+    assert recent.get("d") is entry and recent.get("large") is None
+    everything = Recent()
+    for number in range(100):
+        everything.put(str(number), entry)
+    assert all(everything.get(str(number)) is entry for number in range(100))

@@ -143,7 +143,7 @@ def compute_with_torch(trial: Trial, state: TrainState, rows: Mapping[str, np.nd
     )
     errors = functional.mse_loss(prediction, take(noised.target), reduction="none").mean(dim=(1, 2, 3))
     counts = take(rows["weight"])
-    loss = (errors * take(noised.weights) * counts).sum() / counts.sum()
+    loss = (errors * take(noised.weights) * counts).sum() / (counts > 0).sum()
     loss.backward()
     return loss.item(), {name: one.grad.numpy() for name, one in unet.named_parameters() if one.grad is not None}
 
@@ -231,6 +231,15 @@ def test_twins_learn_what_the_model_predicted_before(trial: Trial) -> None:
     _, later = trial.step(after, rows)
     _, later_without = trial.step(after, others)
     assert float(later.losses.sum() - later_without.losses.sum()) > ROUNDING
+
+
+def test_what_prior_pictures_count_is_learnt_also_where_a_batch_holds_nothing_else(trial: Trial) -> None:
+    rows = draw_rows()
+    state = give_values(trial.start())
+    _, whole = trial.step(state, rows)
+    _, half = trial.step(state, rows | {"weight": np.full(BATCH, 0.5, np.float32)})
+    assert float(half.loss) == pytest.approx(float(whole.loss) / 2)
+    assert float(half.gradient_norm) == pytest.approx(float(whole.gradient_norm) / 2, rel=1e-5)
 
 
 def test_rows_and_their_twins_stay_together_in_parts_and_on_several_devices(trial: Trial, catalog: Catalog) -> None:
