@@ -41,7 +41,16 @@ def read_prompt(model: Model, prompt: str) -> Reading | None:
     pieces = find_pieces(model)
     if pieces is None:
         return None
-    return _read_in_chunks(model, pieces, prompt) if model.traits.text_chunks > 1 else _read_at_once(pieces, prompt)
+    most = model.traits.text_chunks
+    return _read_in_chunks(pieces, prompt, most=most) if most > 1 else _read_at_once(pieces, prompt)
+
+
+def read_caption(model: Model, prompt: str) -> Reading | None:
+    """Returns how a training of the model reads the prompt: one chunk of it; None where its tokenizer is not here."""
+    pieces = find_pieces(model)
+    if pieces is None:
+        return None
+    return _read_in_chunks(pieces, prompt, most=1) if model.traits.text_chunks > 1 else _read_at_once(pieces, prompt)
 
 
 def count_chunks(model: Model, prompt: str, negative_prompt: str | None) -> int:
@@ -106,8 +115,8 @@ def shorten(text: str) -> str:
     return line if len(line) <= MAX_SHOWN_CHARS else f"{line[:half].rstrip()} … {line[-half:].lstrip()}"
 
 
-def _read_in_chunks(model: Model, pieces: Pieces, prompt: str) -> Reading:
-    size, most = pieces.length - pieces.ends, model.traits.text_chunks
+def _read_in_chunks(pieces: Pieces, prompt: str, *, most: int) -> Reading:
+    size = pieces.length - pieces.ends
     chunks = cut_into_chunks(split_by_weight(prompt), pieces.tokenize, length=size)
     used = min(len(chunks), most)
     return Reading(

@@ -25,7 +25,8 @@ from pipelines.runtime.weights.components import read_json
 from pipelines.training.data.batches import Schedule, hold_out
 from pipelines.training.data.buckets import Bucketing, choose_buckets, choose_square, join_buckets
 from pipelines.training.data.cuts import Bucket
-from pipelines.training.data.examples import Example, Found
+from pipelines.training.data.examples import Example, Found, list_names
+from pipelines.training.data.lengths import list_too_long
 from pipelines.training.data.prompts import list_prior_prompts
 from pipelines.training.data.rows import CaptionRules, Data
 from pipelines.training.data.sources import read_examples
@@ -143,6 +144,7 @@ def check_training(settings: TrainingSettings, model: Model, learner: Learner, *
     data, notes = _schedule(settings, model, learner, learnt, batch=batch)
     held = _schedule(settings, model, learner, kept, batch=batch)[0] if kept else None
     chosen = name or choose_name(settings)
+    too_long = list_too_long(learnt, model, trigger=settings.trigger or "", write_prompt=learner.write_prompt)
     return Checked(
         model=model,
         name=chosen,
@@ -161,8 +163,22 @@ def check_training(settings: TrainingSettings, model: Model, learner: Learner, *
         batch_size=batch,
         precision=torch.bfloat16,
         card=write_card(settings, model, chosen),
-        notes=(*found.notes, *notes, *tell_start(model)),
+        notes=(*found.notes, *notes, *_tell_held(settings, kept), *too_long, *tell_start(model)),
     )
+
+
+def _tell_held(settings: TrainingSettings, held: Sequence[Example]) -> list[Message]:
+    """Names the pictures that are taken from those of the data."""
+    if not held or settings.validate_with is None or Path(settings.validate_with).exists():
+        return []
+    return [
+        say_count(
+            "{count} picture is held back to validate with, and is not learnt: {names}",
+            "{count} pictures are held back to validate with, and are not learnt: {names}",
+            count=len(held),
+            names=list_names([example.id for example in held]),
+        )
+    ]
 
 
 def _check_start(model: Model) -> None:

@@ -28,6 +28,7 @@ from pipelines.training.checks import Checked, check_training
 from pipelines.training.data.cache import Cache
 from pipelines.training.data.encoder import PictureReader, TextReader
 from pipelines.training.data.fingerprints import fingerprint
+from pipelines.training.data.lengths import list_too_long
 from pipelines.training.data.prior import FOLDER, PriorMaker
 from pipelines.training.data.rows import RowSource
 from pipelines.training.engine import placement
@@ -86,6 +87,11 @@ def train(
         on_progress=on_progress,
         files=architecture.read_files(model),
     )
+    for note in list_too_long(
+        checked.examples, model, trigger=settings.trigger or "", write_prompt=learner.write_prompt
+    ):  # now that its tokenizer is here
+        if note not in checked.notes:
+            on_event({"event": "note", "text": note})
     whole: Checked | None = checked
     if checked.prior_prompts:
         whole = _add_prior(settings, checked, place, origin, stop=stop, on_event=on_event)

@@ -6,7 +6,7 @@ from pathlib import Path
 import pytest
 
 from pipelines.models.catalog import Model, load_catalog
-from pipelines.prompts.reading import count_chunks, list_notes, read_prompt
+from pipelines.prompts.reading import count_chunks, list_notes, read_caption, read_prompt
 
 MODELS = ("demo-sdxl", "demo-flux2", "demo-wan")
 LONG = "A red sailboat, " + "very detailed, " * 200 + "a lighthouse at night"
@@ -95,3 +95,15 @@ def test_without_the_models_files_nothing_is_counted(tmp_path: Path) -> None:
 def test_the_longest_prompt_is_counted_in_a_moment() -> None:
     for model_id in MODELS:
         assert read_prompt(get(model_id), "a (b) [c], " * 2900) is not None
+
+
+@pytest.mark.parametrize("model_id", MODELS)
+def test_of_a_caption_a_training_reads_one_chunk(model_id: str) -> None:
+    model = get(model_id)
+    reading, whole = read_caption(model, LONG), read_prompt(model, LONG)
+    assert reading is not None and whole is not None
+    assert (reading.chunks, reading.count) == (1, whole.count)
+    assert reading.limit * max(1, whole.chunks) == whole.limit
+    assert reading.unread.endswith("a lighthouse at night")
+    short = read_caption(model, "A red sailboat")
+    assert short is not None and not short.unread
