@@ -119,7 +119,7 @@ def _choose(settings: TrainingSettings, shapes: Mapping[str, tuple[int, ...]]) -
         return _build_schedule_free(settings)
     if settings.optimizer == "muon":
         return build_muon(
-            shapes, is_matrix=lambda name: True, adam_b1=settings.adam_beta1, adam_b2=settings.adam_beta2,
+            shapes, is_matrix=lambda _: True, adam_b1=settings.adam_beta1, adam_b2=settings.adam_beta2,
             adam_weight_decay=settings.adam_weight_decay, weight_decay=settings.adam_weight_decay,
             consistent_rms=_LIKE_ADAM,
         )  # fmt: skip
