@@ -57,7 +57,13 @@ class _Walk:
             return
         self.seen.add(real)
         if place.repeats < 1:
-            self.notebook.problems.append(say("{path} asks for no repeats; write 1 or more.", path=folder))
+            self.notebook.problems.append(
+                say(
+                    "The folder {folder} asks for no repeats by the number in front of its name. Write 1 or more there, "
+                    "or move it out of the data.",
+                    folder=folder,
+                )
+            )
             return
         try:
             entries = [entry for entry in folder.iterdir() if not entry.name.startswith(".")]
