@@ -59,8 +59,8 @@ class _Walk:
         if place.repeats < 1:
             self.notebook.problems.append(
                 say(
-                    "The folder {folder} asks for no repeats by the number in front of its name. Write 1 or more there, "
-                    "or move it out of the data.",
+                    "The folder {folder} asks for no repeats by the number in front of its name. Write 1 or more "
+                    "there, or move it out of the data.",
                     folder=folder,
                 )
             )
