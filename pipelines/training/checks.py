@@ -130,7 +130,7 @@ def check_training(settings: TrainingSettings, model: Model, learner: Learner, *
     if found.problems:
         problems["data"] = join(found.problems)
     counted = [one for one in found.examples if not (one.is_prior and settings.preserve)]
-    if not counted and not problems:
+    if not counted and "data" not in problems:
         problems["data"] = say(
             "all pictures are marked prior, and with preserve such are not learnt; name a folder of some to learn"
         )

@@ -37,26 +37,20 @@ class Origin:
     def parse(cls, text: str) -> "Origin":
         """Reads a place and its options; a folder whose name ends like an option is a folder."""
         repeats, is_prior = 1, False
-        while not _exists(text) and (match := _OPTION.search(text)):
+        while cls(place=text).path is None and (match := _OPTION.search(text)):
             repeats = int(match["repeats"] or repeats)
             is_prior = is_prior or match["prior"] is not None
             text = text[: match.start()]
         return cls(place=text, repeats=repeats, is_prior=is_prior)
 
-
-def find_path(place: str) -> Path:
-    """Returns a place as a path; `~` is the user's own folder, and `~name` that of a user who is there."""
-    try:
-        return Path(place).expanduser()
-    except RuntimeError:
-        return Path(place)
-
-
-def _exists(place: str) -> bool:
-    try:
-        return find_path(place).exists()
-    except OSError:  # the name is longer than any file's
-        return False
+    @property
+    def path(self) -> Path | None:
+        """The file or folder of this name, None where there is none, or can be none."""
+        try:
+            path = Path(self.place).expanduser()
+            return path if self.place.strip() and path.exists() else None
+        except (OSError, RuntimeError):  # a name longer than any file's, and ~name of nobody here
+            return None
 
 
 @dataclass(frozen=True)
@@ -106,14 +100,14 @@ def read_examples(
 
 
 def _read_origin(origin: Origin, reading: _Reading) -> Iterator[Candidate]:
-    path, is_here = find_path(origin.place), _exists(origin.place)
-    if is_here and path.is_dir():
+    path = origin.path
+    if path is not None and path.is_dir():
         before = len(reading.notebook.problems)
         drafts = read_folder(path, reading.notebook, caption_column=reading.caption_column)
         if not drafts and len(reading.notebook.problems) == before:
             reading.notebook.problems.append(_refuse_empty(path))
         yield from _read_drafts(drafts, origin, reading)
-    elif is_here and path.is_file():
+    elif path is not None:
         draft = Draft(file=path, name=path.name)
         if draft.suffix in TABLE_SUFFIXES:
             yield from _read_drafts([draft], origin, reading)
