@@ -169,6 +169,9 @@ _READ_FLAGS: dict[str, Callable[[_Script, str], None]] = {
 }
 
 
+FLAGS = (*_READ_FLAGS, *_RENAMED, *_WITHOUT_EFFECT, "scale_lr", "use_ema", "validation_prompts")
+
+
 def _read_count(name: str, value: str) -> int:
     if not value.isdecimal() or int(value) < 1:
         raise RecipeError({name: english(f"{value!r} is not a whole number above 0")})
