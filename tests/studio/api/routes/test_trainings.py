@@ -256,6 +256,17 @@ def test_when_the_server_stops_a_training_saves_and_stays_in_line(
     assert look(client, job_id)["job"]["state"] == "done"
 
 
+def test_an_interrupted_training_says_what_its_own_button_does(
+    client: TestClient, ask: Ask, database: Database
+) -> None:
+    job_id = ask()
+    assert claims.claim_next(database, resident=None)
+    claims.interrupt_running(database)
+    error = look(client, job_id)["job"]["error"]
+    assert error["detail"] == "The server stopped while this training was running."
+    assert error["advice"] == "Go on continues from its last saved step."
+
+
 def test_a_lost_claim_leaves_nothing_behind(client: TestClient, worker: Worker, ask: Ask, database: Database) -> None:
     job_id = ask()
     interrupt(worker, 6, lambda: claims.requeue_running(database))
