@@ -47,6 +47,7 @@ let anchor = null; // where a range with Shift begins
 let isChoosing = false; // taps select instead of opening
 let fresh = 0; // made since the list was read
 let isRead = false;
+let isStale = false; // outputs may have changed without a word
 let searchTimer = 0;
 
 export function mountGallery() {
@@ -91,7 +92,7 @@ async function openNamed(id) {
 }
 
 async function refresh() {
-  if (!isRead || !(await isCurrent(readFilters()).catch(() => false))) load();
+  if (!isRead || isStale || !(await isCurrent(readFilters()).catch(() => false))) load();
 }
 
 /** False when there is nothing over the wall. */
@@ -135,6 +136,12 @@ export async function noteOutputs({ ids, job_ids, change }) {
   }
 }
 
+/** After a gap in the events: the wall is read anew, now or when nobody is busy with it any more. */
+export function noteGap() {
+  isStale = isRead;
+  if (isRead && isShown("gallery") && !isBusy() && find("lu-gallery-scroll").scrollTop === 0) load();
+}
+
 /** One output of the wall, large. */
 export async function openOutput(id) {
   if (isNarrowed()) resetFilters();
@@ -166,6 +173,7 @@ async function load() {
     if (!(await search(readFilters()))) return;
     fresh = 0;
     isRead = true;
+    isStale = false;
     chosen.clear();
     scrollToTop();
     redraw();
