@@ -20,8 +20,8 @@ const trainings = new Map(); // id -> training; with points and samples once the
 /** @type {Map<string, any[]>} */
 const missed = new Map(); // id -> events heard since its reading began
 const told = new Map(); // id -> what was last said of it to those who do not see the cards
+const due = new Set(); // ids that are read in a moment
 let isRead = false;
-let timer = 0;
 
 /** Reads all of them; the cards in sight are read whole. */
 export async function loadTrainings() {
@@ -120,10 +120,14 @@ async function useEnded(id) {
   }
 }
 
+/** Once for all events of a moment, however many follow. */
 function lookSoon(id) {
-  if (!isRead && !isShown("train")) return;
-  clearTimeout(timer);
-  timer = setTimeout(() => look(id).catch(say), REFRESH_MS);
+  if ((!isRead && !isShown("train")) || due.has(id)) return;
+  due.add(id);
+  setTimeout(() => {
+    due.delete(id);
+    look(id).catch(say);
+  }, REFRESH_MS);
 }
 
 function forget(id) {
