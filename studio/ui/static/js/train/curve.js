@@ -9,6 +9,7 @@ const HEIGHT = 150;
 const EDGE = { left: 44, right: 12, top: 10, bottom: 24 };
 const ROWS = 8; // of the table
 const SMOOTHED = 0.75; // weight of the past in the darker line
+const FEW = 5; // points that say what it began with
 const OUTLIERS = 0.02; // so many of the points, at each end, may lie outside the scale
 
 const lossText = (loss) => loss.toLocaleString(locale, { minimumSignificantDigits: 2, maximumSignificantDigits: 2 });
@@ -50,7 +51,7 @@ function scaleOf(points, smoothed) {
 
 /** What it began with: the mean of a few points, because a single one says little. */
 function startOf(points) {
-  const few = points.slice(0, Math.ceil(points.length / ROWS));
+  const few = points.slice(0, Math.min(FEW, Math.ceil(points.length / ROWS)));
   return few.reduce((sum, { loss }) => sum + loss, 0) / few.length;
 }
 

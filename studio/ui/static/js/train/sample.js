@@ -1,7 +1,8 @@
 // A sample of a training as large as it was kept, beside nothing else; arrows go to the older and the newer ones.
 
 import { at } from "../core/api.js";
-import { find, setText } from "../core/dom.js";
+import { find, setStyles, setText } from "../core/dom.js";
+import { MAX_SCALE } from "../core/format.js";
 import { t } from "../core/text.js";
 
 /** @type {any[]} */
@@ -41,7 +42,9 @@ function draw() {
   const image = find("lu-sample-picture");
   image.src = at(url);
   image.alt = prompt;
-  image.style.setProperty("--ratio", String(width / height));
+  const ratio = width / height;
+  const room = `calc(100vw - var(--zoom-side)), calc(80dvh * ${ratio})`;
+  setStyles(image, { "--ratio": ratio, "--zoom-width": `min(${room}, ${MAX_SCALE * width}px)` });
   setText(find("lu-sample-words"), `${t("train.atStep", { step })} · ${prompt}`);
   for (const button of find("lu-sample").querySelectorAll("[data-step]"))
     button.setAttribute("aria-disabled", String(!samples[place + Number(button.dataset.step)]));

@@ -3,7 +3,7 @@
 
 import { readTraining, readTrainings } from "../core/api.js";
 import { find, focused, keyed, setText } from "../core/dom.js";
-import { isSetAside, putJob, state } from "../core/store.js";
+import { isFinal, isSetAside, putJob, state } from "../core/store.js";
 import { t, together } from "../core/text.js";
 import { toast } from "../core/toasts.js";
 import { said } from "../core/translate_server.js";
@@ -143,11 +143,17 @@ function isInFront(training) {
   if (["queued", "running", "paused"].includes(job.state)) return true;
   if (isSetAside(job)) return false;
   const isNews = Date.now() / 1000 - (job.finished_at ?? 0) < NEWS_S;
-  return newest()?.id === training.id || (isNews && ["failed", "interrupted"].includes(job.state));
+  return endedLast() === training.id || (isNews && ["failed", "interrupted"].includes(job.state));
 }
 
-const sorted = () => [...trainings.values()].sort((a, b) => b.job.created_at - a.job.created_at);
-const newest = () => sorted()[0];
+/** What runs first, then the newest. */
+const sorted = () => [...trainings.values()].sort((a, b) => isRunning(b) - isRunning(a) || b.job.created_at - a.job.created_at);
+const isRunning = (training) => Number(jobOf(training).state === "running");
+
+function endedLast() {
+  const ended = [...trainings.values()].map(jobOf).filter(isFinal);
+  return ended.sort((a, b) => b.finished_at - a.finished_at)[0]?.id;
+}
 
 export function drawTrainings() {
   if (!isShown("train")) return;
