@@ -202,8 +202,7 @@ def fail_running(database: Database, card: Card, worker: str = LOCAL) -> None:
 
 def interrupt_running(database: Database, worker: str = LOCAL) -> None:
     """Interrupts the jobs that an earlier server's worker left. The worker must not be running (worker/lock.py)."""
-    choose = lambda kind: INTERRUPTED_TRAINING if kind == TRAIN else INTERRUPTED  # noqa: E731
-    _end_running(database, worker, JobState.INTERRUPTED, choose)
+    _end_running(database, worker, JobState.INTERRUPTED, _choose_interrupted)
 
 
 def has_running(database: Database, worker: str = LOCAL) -> bool:
@@ -280,6 +279,10 @@ def _take(tx: Transaction, job_id: str, worker: str, *, now_s: float) -> Job | N
         attempt=attempt,
         lease_until=now + LEASE_S,
     )
+
+
+def _choose_interrupted(kind: str) -> Card:
+    return INTERRUPTED_TRAINING if kind == TRAIN else INTERRUPTED
 
 
 def _end_running(database: Database, worker: str, to: JobState, choose_card: Callable[[str], Card]) -> None:

@@ -88,7 +88,8 @@ _SETTINGS = f"""
 
 _SAMPLE = f"""
 <dialog class="lu-zoom lu-sample" id="lu-sample" data-text-aria-label="train.sampleLarge">
-  <figure><img id="lu-sample-picture" alt=""><figcaption class="lu-num" id="lu-sample-words" role="status"></figcaption></figure>
+  <figure><img id="lu-sample-picture" alt="">
+    <figcaption class="lu-num" id="lu-sample-words" role="status"></figcaption></figure>
   <button type="button" class="lu-icon-button lu-zoom-step" data-step="-1"
     data-text-aria-label="detail.newer">{icon("left")}</button>
   <button type="button" class="lu-icon-button lu-zoom-step" data-step="1"

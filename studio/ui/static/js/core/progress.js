@@ -68,12 +68,15 @@ function workText(job) {
   if (isStepping(job)) return `${name} ${job.step}/${job.steps}`;
   const { phase_done: done, phase_total: total, phase_detail: detail } = job;
   if (total > BYTES) return `${name} ${Math.round(done / BYTES)}/${Math.round(total / BYTES)} MB`;
-  const what = job.phase === "compiling" ? ` ${shapeName(shapeOf(job))}` : detail ? ` ${detail}` : "";
-  return total > 1 ? `${name}${what} ${done}/${total}` : `${name}${what}`;
+  const what = job.phase === "compiling" ? compiledFor(job) : detail;
+  return [name, what, total > 1 ? `${done}/${total}` : ""].filter(Boolean).join(" ");
 }
 
-/** What a program is compiled for: a training has pictures of several sizes, and names the one. */
-const shapeOf = ({ kind, phase_detail: detail, recipe }) => (kind === "train" && SHAPE.test(detail) ? detail : recipe.shape);
+/** What programs are compiled for; a training has pictures of several sizes, and names the one. */
+function compiledFor({ kind, phase_detail: detail, recipe }) {
+  if (kind !== "train") return shapeName(recipe.shape);
+  return SHAPE.test(detail) ? shapeName(detail) : detail;
+}
 
 /** A running job's one clock, always with a word: what is left, or, when that is unknown or was too little, what passed. */
 export function timeText(job) {
