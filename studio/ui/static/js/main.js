@@ -128,6 +128,7 @@ async function openOnce() {
   const styles = loadStyles().then(changed, () => undefined); // without them there is only "Style: none"
   await Promise.all([styles, loadLoras().catch(() => undefined)]);
   onView((name) => name === "create" && loadLoras().catch(() => undefined));
+  addEventListener("focus", () => loadLoras().catch(() => undefined)); // others' trainings, and files put there by hand
   await openLink();
   if (takeWanted()) generate();
 }

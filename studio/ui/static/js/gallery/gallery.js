@@ -40,7 +40,7 @@ import {
   takeOut,
 } from "./outputs.js";
 
-const SEARCH_MS = 120; // while somebody types
+const SEARCH_MS = 120; // while somebody types, or jobs end
 
 let chosen = new Set(); // ids
 let anchor = null; // where a range with Shift begins
@@ -115,7 +115,7 @@ export function noteMade(count) {
   if (!isShown("gallery") || isTrash()) return;
   fresh += count;
   if (isBusy() || find("lu-gallery-scroll").scrollTop > 0) drawFresh();
-  else load();
+  else loadSoon(); // several jobs may have ended at once
 }
 
 const isBusy = () => isDetailOpen() || isComparing() || chosen.size > 0 || focusedIndex() !== null;
@@ -139,7 +139,7 @@ export async function noteOutputs({ ids, job_ids, change }) {
 /** After a gap in the events: the wall is read anew, now or when nobody is busy with it any more. */
 export function noteGap() {
   isStale = isRead;
-  if (isRead && isShown("gallery") && !isBusy() && find("lu-gallery-scroll").scrollTop === 0) load();
+  if (isRead && isShown("gallery") && !isBusy() && find("lu-gallery-scroll").scrollTop === 0) loadSoon();
 }
 
 /** One output of the wall, large. */
