@@ -211,6 +211,10 @@ def test_what_ended_is_set_aside_or_deleted_and_its_samples_are_looked_at_large(
     assert not run_axe(page, "#lu-train")
     keep(page, "train-cards")
 
+    card.get_by_role("button", name="Use its pictures: last").click()
+    expect(page.get_by_role("textbox", name="Trigger word")).to_have_value("zorb")
+    expect(page.get_by_role("textbox", name="Trigger word")).to_be_focused()
+
     card.get_by_role("button", name="Enlarge the sample of step 40: Two zorbs").click()
     words = page.locator("#lu-sample-words")
     expect(words).to_have_text("Step 40 · Two zorbs")
