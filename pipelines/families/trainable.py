@@ -11,8 +11,8 @@ from dataclasses import dataclass
 from pathlib import Path
 from typing import Any, Protocol
 
+from pipelines.loras.file_names import FileNames
 from pipelines.models.catalog import Model, Shape
-from pipelines.runtime.weights.lora_spelling import FileNames
 from pipelines.stages import Embeddings
 
 Rows = Mapping[str, Any]

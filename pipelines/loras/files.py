@@ -1,8 +1,8 @@
 """Finds the LoRA files of this machine, the family of models that each was made for, and what is wrong with others.
 
 A LoRA is one `.safetensors` file in the data directory's `loras/` or a folder in it; its `ref` is the path of the file
-there, without the suffix, or of the folder that peft has saved. Only headers are read, and those are untrusted: people download these files from anywhere.
-Importable without jax, so the page and REST check recipes with it.
+there, without the suffix, or of the folder that peft has saved. Only headers are read, and those are untrusted: people
+download these files from anywhere. Importable without jax, so the page and REST check recipes with it.
 
 Not here: a family's tensor names (its lora_traits.py), whether a LoRA fits a model (lora_fit.py), what the tensors
 mean and how they change weights (runtime/weights/lora.py).

@@ -3,8 +3,8 @@
 From its comfy/lora.py (17358c8) and comfy/utils.py (09708ea): of every model it knows `diffusion_model.` with the
 original's names, and the same behind `lora_unet_` with _ for dots; of UNets `lora_unet_` with diffusers' names, and
 those with a dot only with `.processor.` before the projections of attention; of FLUX.2 and Z-Image most of diffusers'
-names behind `transformer.`. Parts may be called lora_A and lora_B, or lora_down and lora_up with an alpha; headers are not
-read. It was not run for this.
+names behind `transformer.`. Parts may be called lora_A and lora_B, or lora_down and lora_up with an alpha; headers are
+not read. It was not run for this.
 """
 
 import re
@@ -123,7 +123,7 @@ def _name_unet(layers: list[str], *, per_level: int, with_attention: set[int]) -
 
 
 def read(tensors: Mapping[str, np.ndarray], names: Names) -> tuple[dict[str, np.ndarray], set[str]]:
-    """What it adds to the weights of the original's layers, (out, in), and the layers of the file that it leaves out."""
+    """What it adds to the weights of the original's layers, (out, in), and the file's layers that it leaves out."""
     changes: dict[str, list[tuple[Place, np.ndarray]]] = {}
     left_out: set[str] = set()
     for name in dict.fromkeys(re.split(r"\.(?:lora_|alpha)", one)[0] for one in tensors):

@@ -27,13 +27,13 @@ from pipelines.families.flux2.parts import PATCH, Parts
 from pipelines.families.flux2.references import build_reference_program
 from pipelines.families.flux2.sharding import scan_layers
 from pipelines.families.trainable import Cut, FlowLearner, Rows
+from pipelines.loras.file_names import FileNames
 from pipelines.models.catalog import Model, Shape
 from pipelines.runtime.bridge.autoencoder import split_halvings
 from pipelines.runtime.bridge.modules import TracedModule, parameters_on_meta, repeat_for_gradient
 from pipelines.runtime.devices.sharding import split_pictures
 from pipelines.runtime.programs.compiled import Program
 from pipelines.runtime.weights.components import abstract_input, abstract_weights, read_json
-from pipelines.runtime.weights.lora_spelling import FileNames
 from pipelines.stages import Embeddings
 
 GUIDANCE = 1.0

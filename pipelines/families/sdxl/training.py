@@ -9,7 +9,7 @@ import numpy as np
 from pipelines.families.trainable import Rows
 from pipelines.families.unet.loras import name_for_kohya
 from pipelines.families.unet.training import UNetLearner
-from pipelines.runtime.weights.lora_spelling import FileNames
+from pipelines.loras.file_names import FileNames
 
 
 class SdxlLearner(UNetLearner):

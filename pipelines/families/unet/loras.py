@@ -3,7 +3,8 @@
 import re
 from collections.abc import Collection, Iterator, Mapping
 
-from pipelines.runtime.weights.lora_spelling import FileNames, Layers, Spell, Spellings, flatten
+from pipelines.loras.file_names import FileNames, flatten
+from pipelines.runtime.weights.lora_spelling import Layers, Spell, Spellings
 
 UNET = "unet"
 

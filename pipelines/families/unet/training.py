@@ -16,12 +16,12 @@ from pipelines.families import autoencoder_kl
 from pipelines.families.trainable import Cut, Denoiser, Rows
 from pipelines.families.unet.loras import name_for_kohya
 from pipelines.families.unet.parts import Parts
+from pipelines.loras.file_names import FileNames
 from pipelines.models.catalog import Model, Shape
 from pipelines.prompts.emphasis import escape
 from pipelines.runtime.bridge.modules import TracedModule, parameters_on_meta, repeat_for_gradient, scan_if_long
 from pipelines.runtime.programs.compiled import Program
 from pipelines.runtime.weights.components import read_json
-from pipelines.runtime.weights.lora_spelling import FileNames
 from pipelines.stages import Embeddings
 
 _SCAN_FROM = 2

@@ -8,7 +8,8 @@ import re
 from collections.abc import Collection, Iterator
 
 from pipelines.families.wan.parts import EXPERTS
-from pipelines.runtime.weights.lora_spelling import FileNames, Layers, Spellings, flatten
+from pipelines.loras.file_names import FileNames, flatten
+from pipelines.runtime.weights.lora_spelling import Layers, Spellings
 
 PREFIXES = {
     **dict.fromkeys(

@@ -23,6 +23,7 @@ from pipelines.families.wan.convolutions import split_convolutions
 from pipelines.families.wan.decode import read_statistics
 from pipelines.families.wan.parts import EXPERTS, Parts
 from pipelines.families.wan.tokens import EvenTokens
+from pipelines.loras.file_names import FileNames
 from pipelines.messages import say
 from pipelines.models.catalog import Model, Shape
 from pipelines.runtime.bridge.modules import SCAN_FROM, TracedModule, parameters_on_meta, repeat_for_gradient
@@ -30,7 +31,6 @@ from pipelines.runtime.devices.sharding import split_pictures
 from pipelines.runtime.kernels.convolution import PictureAxes
 from pipelines.runtime.programs.compiled import Program
 from pipelines.runtime.weights.components import abstract_input, abstract_weights, read_json
-from pipelines.runtime.weights.lora_spelling import FileNames
 from pipelines.stages import Embeddings
 
 TEXT_LENGTH = 512

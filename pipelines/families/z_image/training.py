@@ -19,12 +19,12 @@ from pipelines.families.z_image import loras, tokens
 from pipelines.families.z_image.denoise import find_mu
 from pipelines.families.z_image.load import build_transformer, scan_layers
 from pipelines.families.z_image.parts import PATCH, Parts, count_pixels
+from pipelines.loras.file_names import FileNames
 from pipelines.models.catalog import Model, Shape
 from pipelines.recipes.schedulers import read_shift
 from pipelines.runtime.bridge.modules import TracedModule, repeat_for_gradient
 from pipelines.runtime.programs.compiled import Program
 from pipelines.runtime.weights.components import read_json
-from pipelines.runtime.weights.lora_spelling import FileNames
 from pipelines.stages import Embeddings
 
 

@@ -2,8 +2,8 @@
 
 Each layer of the file is read on its own: its name is looked up among the model's layers (lora_spelling.py), its parts
 become an update (lora_build.py) at the scale that its trainer meant, which an alpha tensor, the header, or a file of
-peft's beside it says (pipelines/loras/settings.py). What the model has no use for is left out and named in a note; a file that is damaged, or
-for another model, is refused.
+peft's beside it says (pipelines/loras/settings.py). What the model has no use for is left out and named in a note; a
+file that is damaged, or for another model, is refused.
 Not here: which files there are (pipelines/loras/files.py), adding updates to weights (lora_merge.py).
 """
 

@@ -1,8 +1,9 @@
 """Which of a model's layers a LoRA's layer is, however its trainer spelled it.
 
 Spellings are derived from the model's own layers, one by one: a file with some of the layers, with others beside them,
-or with spellings mixed is read as far as it goes. `FileNames` is the same the other way round, for files that we write.
-Not here: a family's spellings (its loras.py), the parts of an adapter (pipelines/loras/tensors.py).
+or with spellings mixed is read as far as it goes.
+Not here: names in files that we write (pipelines/loras/file_names.py), a family's spellings (its loras.py), the parts
+of an adapter (pipelines/loras/tensors.py).
 """
 
 from collections.abc import Callable, Collection, Iterator, Mapping
@@ -13,21 +14,6 @@ Layers = Mapping[str, Collection[str]]
 
 
 PEFT = "base_model.model."  # what peft puts before the names of whatever it has wrapped
-KOHYA = "lora_unet_"  # what kohya's trainers put before a denoiser's names, in which they write _ for dots
-
-
-@dataclass(frozen=True, kw_only=True)
-class FileNames:
-    """What a LoRA file that is written calls the layers of a denoiser.
-
-    `layers` maps names in the file to the layers that each is, of which several are one there, whose rows they share in
-    this order. Of the names in `exchanged` the two halves of the rows change places. With a `network_module`, which is
-    the code of kohya's trainers that reads it, parts are called as there, with a tensor for alpha; else as peft's.
-    """
-
-    layers: Mapping[str, tuple[str, ...]]
-    exchanged: frozenset[str] = frozenset()
-    network_module: str = ""
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -82,8 +68,3 @@ class Spellings:
 
 Spell = Callable[[Layers], Spellings]
 """A family's spellings of a model with these layers."""
-
-
-def flatten(name: str) -> str:
-    """Returns what kohya's trainers call a layer of a denoiser."""
-    return KOHYA + name.replace(".", "_")

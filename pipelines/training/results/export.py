@@ -20,8 +20,8 @@ from safetensors.torch import save
 from pipelines.errors import LumeshError
 from pipelines.families.trainable import Learner
 from pipelines.files.whole import write_whole
+from pipelines.loras.file_names import FileNames
 from pipelines.messages import say
-from pipelines.runtime.weights.lora_spelling import FileNames
 from pipelines.runtime.weights.resolve import split_layers
 from pipelines.training.engine.adapters import name_in_file, read_config
 from pipelines.training.settings import TrainingSettings
