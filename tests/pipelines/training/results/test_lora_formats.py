@@ -4,6 +4,7 @@ diffusers is itself asked what its modules then have; of ComfyUI the rules are a
 """
 
 import json
+import re
 from collections.abc import Callable, Mapping
 from dataclasses import dataclass
 from pathlib import Path
@@ -347,3 +348,39 @@ def test_a_layer_that_the_original_has_as_one_gets_the_rank_of_three(modules: di
     assert tensors[f"{name}.lora_down.weight"].shape == (3 * RANK, 32)
     assert tensors[f"{name}.lora_up.weight"].shape == (96, 3 * RANK)
     assert tensors[f"{name}.alpha"] == 3 * ALPHA
+
+
+@pytest.mark.parametrize(
+    ("family", "pattern"),
+    [
+        ("sd", r"\.attn[12]\.to_"),
+        ("sdxl", r"\.attn[12]\.to_"),
+        ("flux2", rf"^transformer\.({'|'.join(FLUX2_IN_COMFYUI)})"),
+        ("wan", ""),
+        ("z_image", "nothing"),
+    ],
+)
+def test_of_diffusers_names_comfyui_leaves_out_what_the_docs_say(
+    modules: dict[str, Any], tmp_path: Path, family: str, pattern: str
+) -> None:
+    kind, module, file = KINDS[family], modules[family], tmp_path / "zorb.safetensors"
+    expected = write(file, kind, module, "diffusers")
+
+    names = kind.names(list_linear(module))
+
+    assert {name for name in (f"{kind.component}.{layer}" for layer in expected) if name not in names} == {
+        name for name in (f"{kind.component}.{layer}" for layer in expected) if re.search(pattern, name)
+    }
+
+
+def test_of_kohyas_names_of_z_image_comfyui_leaves_out_what_the_docs_say(
+    modules: dict[str, Any], tmp_path: Path
+) -> None:
+    kind, module, file = KINDS["z_image"], modules["z_image"], tmp_path / "zorb.safetensors"
+    write(file, kind, module, "kohya")
+
+    _, left_out = read_in_comfyui(file, kind, list_linear(module))
+
+    assert left_out == {
+        name for name in {one.partition(".")[0] for one in load_file(file)} if re.search("_attention_|_all_", name)
+    }
