@@ -185,6 +185,7 @@ class Learning:
         return f"{self.checked.name}{self.denoiser.ending}"
 
     def _describe_file(self, name: str) -> dict[str, str]:
+        chosen = self.settings.model_dump(include={"prediction_type"}, exclude_none=True)
         shape = self.origin.model.default_shape
         default = f"{shape.width}x{shape.height}"
         shown = {"rank", "alpha", "learning_rate", "optimizer", "lr_scheduler", "resolution", "seed", "snr_gamma",
@@ -192,7 +193,7 @@ class Learning:
         return {
             "ss_output_name": name,
             "ss_base_model": self.origin.model.id,
-            **self.origin.learner.describe_base(self.origin.folder, self.scheduler_config),
+            **self.origin.learner.describe_base(self.origin.folder, {**self.scheduler_config, **chosen}),
             "modelspec.sai_model_spec": "1.0.0",
             "modelspec.implementation": "diffusers",
             "modelspec.title": name,
