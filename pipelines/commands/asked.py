@@ -125,7 +125,8 @@ def read_loras(given: Sequence[str] | None) -> list[dict[str, Any]] | None:
         file = Path(ref)
         if file.suffix.lower() == SUFFIX:
             is_elsewhere = file.is_file() or file.is_absolute() or ref.startswith(".")
-            ref = str(file.resolve().with_suffix("")) if is_elsewhere else file.with_suffix("").as_posix()
+            own = file.parent.resolve() / file.name  # the hub's cache has links to files without a suffix
+            ref = str(own.with_suffix("")) if is_elsewhere else file.with_suffix("").as_posix()
         elif (file / ADAPTER_MODEL).is_file():
             ref = str(file.resolve())
         loras.append({"ref": ref, "scale": scale, **expert})

@@ -67,6 +67,13 @@ def test_a_scale_may_follow_the_name(given: str, expected: tuple[str, float]) ->
     assert read_loras([given]) == [{"ref": expected[0], "scale": expected[1]}]
 
 
+def test_a_link_of_the_hub_s_cache_is_a_file_of_the_link_s_name(tmp_path: Path) -> None:
+    """There a snapshot's files are links to blobs, which have no suffix."""
+    (tmp_path / "blob").touch()
+    (tmp_path / "ink.safetensors").symlink_to(tmp_path / "blob")
+    assert read_loras([f"{tmp_path}/ink.safetensors"]) == [{"ref": f"{tmp_path}/ink", "scale": 1.0}]
+
+
 @pytest.mark.parametrize(
     ("given", "expected"),
     [
