@@ -4,6 +4,7 @@ All problems are told at once, by name. Not here: settings by themselves (settin
 """
 
 import hashlib
+import json
 import math
 import re
 from collections import Counter
@@ -223,11 +224,19 @@ def choose_name(settings: TrainingSettings) -> str:
 
 
 def write_card(settings: TrainingSettings, model: Model, name: str) -> str:
-    """Returns a model card, as the hub shows it."""
+    """Returns a model card, as the hub shows it: its fields say what the hub sorts by, and which words call a LoRA."""
     kind = "A LoRA" if settings.lora else "A fine-tuned model"
     trigger = f"\n\nTrigger words: `{settings.trigger}`" if settings.trigger else ""
-    base = model.repo or model.id
-    return f"---\nbase_model: {base}\n---\n\n# {name}\n\n{kind} of {model.title}, trained with Lumesh.{trigger}\n"
+    fields = {
+        "base_model": model.repo or model.id,
+        "base_model_relation": "adapter" if settings.lora else "finetune",
+        "library_name": "diffusers",
+        "pipeline_tag": "text-to-video" if model.is_video else "text-to-image",
+        **({"tags": '["lora"]'} if settings.lora else {}),
+        **({"instance_prompt": json.dumps(settings.trigger)} if settings.trigger else {}),  # YAML reads JSON
+    }
+    said = "\n".join(f"{field}: {value}" for field, value in fields.items())
+    return f"---\n{said}\n---\n\n# {name}\n\n{kind} of {model.title}, trained with Lumesh.{trigger}\n"
 
 
 def _takes_buckets(settings: TrainingSettings) -> bool:

@@ -62,6 +62,21 @@ def test_one_that_was_added_can_be_used_at_once(client: TestClient, encode_lora:
     assert client.delete("/api/v1/loras/pixel").status_code == 404
 
 
+def test_a_folder_of_peft_s_is_listed_used_and_deleted_by_its_name(
+    client: TestClient, settings: Settings, encode_lora: EncodeLora
+) -> None:
+    folder = settings.loras_dir / "ink"
+    folder.mkdir(parents=True)
+    (folder / "adapter_model.safetensors").write_bytes(encode_lora())
+    (folder / "adapter_config.json").write_text('{"r": 2, "lora_alpha": 8}')
+    assert list_refs(client) == ["ink"]
+    assert send(client, encode_lora(), name="ink.safetensors").status_code == 409
+    recipe = {"model": "demo-sdxl", "prompt": "A boat", "loras": [{"ref": "ink", "scale": 0.5}]}
+    assert client.post("/api/v1/jobs", json=recipe).status_code == 201
+    assert client.delete("/api/v1/loras/ink").status_code == 204
+    assert list_refs(client) == [*folder.iterdir()] == []
+
+
 def test_a_name_that_is_taken_stays_as_it_is(client: TestClient, add_lora: AddLora, encode_lora: EncodeLora) -> None:
     file = add_lora("pixel", "wan")
     before = file.read_bytes()
