@@ -106,6 +106,8 @@ class Training(TrainingLine):
     """A training with all that is known of it."""
 
     pictures: list[TrainingPicture]
+    preserve: bool = eg(True)
+    prior_prompts: list[str] = eg(["A lighthouse at dusk"])
     sample_prompts: list[str] = eg(["A zorb by the sea"])
     points: list[TrainingPoint]
     samples: list[TrainingSample]

@@ -446,6 +446,15 @@ def test_the_model_in_memory_leaves_before_a_training(worker: Worker, ask: Ask, 
     assert seen == [None]
 
 
+def test_a_training_tells_all_that_was_asked_so_that_it_can_be_asked_again(client: TestClient, ask: Ask) -> None:
+    told = look(
+        client, ask(preserve=False, prior_prompts=["auto", "A dog"], sample_prompts=["A zorb"], strength="strong")
+    )
+    names = ("trigger", "preserve", "prior_prompts", "sample_prompts", "strength")
+    assert [told[name] for name in names] == ["zorb", False, ["auto", "A dog"], ["A zorb"], "strong"]
+    assert [picture["caption"] for picture in told["pictures"]] == ["A red zorb", ""]
+
+
 def test_trainings_are_listed_newest_first(client: TestClient, ask: Ask) -> None:
     first, second = ask(), ask(name="other")
     listed = client.get("/api/v1/trainings").json()["trainings"]

@@ -5,11 +5,13 @@ import { arrowsChoose, el, find, keyed, setText } from "../core/dom.js";
 import { moneyText, seconds, sentence } from "../core/format.js";
 import { recallJson, remember } from "../core/memory.js";
 import { locale, named, t, together } from "../core/text.js";
-import { countPictures, forgetPictures, mountPictures, picturesSent, readPictures, showPictureProblems } from "./pictures.js";
+import { toast } from "../core/toasts.js";
+import { countPictures, forgetPictures, mountPictures, picturesSent, readPictures, replacePictures, showPictureProblems } from "./pictures.js";
 
 const KEY = "lumesh.train";
 const LINES = ["trigger", "name", "sample", "prior"];
 const CHOSEN = ["strength", "keep"];
+const AUTO = "auto"; // the server's word for the model's own examples
 
 let choices = null;
 let draft = { trigger: "", name: "", sample: "", prior: "", model: "", strength: "usual", keep: "scenes" };
@@ -45,6 +47,60 @@ export function mountForm(sent) {
 export async function loadChoices() {
   choices = await readTrainingChoices();
   drawForm();
+}
+
+/** Fills the form from a training as `readTraining` answers it, so that it can be done again otherwise; Undo brings back
+ *  what stood there. What the form cannot hold is said. */
+export async function fillForm(training) {
+  if (!choices) await loadChoices();
+  const before = { draft, hasNamed };
+  const { trigger, strength, preserve, prior_prompts: prior, pictures } = training;
+  const model = choices.models.find(({ id }) => id === training.model);
+  const putBack = replacePictures(pictures);
+  hasNamed = true;
+  keep({
+    trigger,
+    name: nextName(training),
+    sample: sampleOf(training),
+    prior: prior.filter((prompt) => prompt !== AUTO).join("\n"),
+    model: model ? model.id : draft.model,
+    strength,
+    keep: prior.length ? "prior" : preserve ? "scenes" : "off",
+  });
+  showProblems({});
+  const undo = () => {
+    putBack();
+    ({ hasNamed } = before);
+    keep(before.draft);
+  };
+  toast(together(t("train.filled", { name: training.name }), ...lostOf(training, model)), { label: t("trash.undo"), act: undo });
+  const form = find("lu-train-form");
+  form.scrollIntoView({ block: "start" });
+  find("lu-train-trigger").focus({ preventScroll: true });
+}
+
+/** The name, unless a LoRA has it or will have it: then the one with the next number. */
+function nextName({ name, loras, job }) {
+  if (!loras.length && !["queued", "running", "paused"].includes(job.state)) return name;
+  const [, stem, number] = /^(.*?)(?:-(\d+))?$/.exec(name);
+  return `${stem}-${Number(number ?? 1) + 1}`;
+}
+
+/** The prompt of its samples; none where it is the first caption as it is learnt, which the form takes by itself. */
+function sampleOf({ sample_prompts: [prompt = ""], pictures: [first], trigger }) {
+  const caption = first?.caption.trim() || trigger;
+  return [caption, `${trigger}, ${caption}`].includes(prompt) ? "" : prompt;
+}
+
+/** What of a training the form has no place for, as sentences. */
+function lostOf({ model: id, sample_prompts: samples, numbers, strength }, model) {
+  const own = model?.strengths[strength];
+  const isOwn = !own || ["steps", "rank", "learning_rate"].every((name) => own[name] === numbers[name]);
+  return [
+    model ? "" : t("train.filledOtherModel", { model: id }),
+    isOwn ? "" : t("train.filledNumbers", { numbers: numbersText(numbers), strength: t(`train.${strength}`) }),
+    samples.length > 1 ? t("train.filledSample", { count: samples.length - 1 }) : "",
+  ].filter(Boolean);
 }
 
 function keep(values) {
@@ -140,7 +196,7 @@ async function submit(sent) {
       pictures: readPictures(),
       strength: draft.strength,
       preserve: draft.keep !== "off",
-      prior_prompts: draft.keep === "prior" ? (priorPrompts().length ? priorPrompts() : ["auto"]) : [],
+      prior_prompts: draft.keep === "prior" ? (priorPrompts().length ? priorPrompts() : [AUTO]) : [],
       sample_prompts: draft.sample.trim() ? [draft.sample.trim()] : [],
     });
     forgetPictures();

@@ -147,6 +147,17 @@ function clear() {
   toast(t("train.cleared"), { label: t("trash.undo"), act });
 }
 
+/** Other pictures, `[{id, caption}]`, in place of those that are there; what it returns brings these back. */
+export function replacePictures(others) {
+  const before = pictures;
+  pictures = others.map(({ id, caption }) => ofId(id, caption));
+  changed();
+  return () => {
+    pictures = before;
+    changed();
+  };
+}
+
 /** What the trainings of these pictures leave: an empty form. */
 export function forgetPictures() {
   pictures = [];
