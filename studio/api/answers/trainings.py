@@ -41,10 +41,16 @@ class TrainingPrior(Answer):
 
 
 class LearningModel(Answer):
-    """A model that can learn, with the numbers behind each strength."""
+    """A model that can learn, with the numbers behind each strength.
+
+    `starts_from` is the repository whose weights learn in its place; `is_here`: all that a training loads is on this
+    machine.
+    """
 
     id: str = eg("demo-sdxl")
     title: str = eg("Postcards")
+    is_here: bool = eg(True)
+    starts_from: str | None = eg(None)
     strengths: dict[Strength, TrainingStrength]
     prior: TrainingPrior
 

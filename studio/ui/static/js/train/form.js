@@ -2,11 +2,13 @@
 
 import { ApiError, readTrainingChoices, submitTraining } from "../core/api.js";
 import { arrowsChoose, el, find, keyed, setText } from "../core/dom.js";
-import { moneyText, seconds, sentence } from "../core/format.js";
+import { moneyText, seconds } from "../core/format.js";
 import { recallJson, remember } from "../core/memory.js";
+import { clearOnChange, clearMessage, focusProblem, tellProblems } from "../core/problems.js";
+import { mayTrain } from "../core/store.js";
 import { locale, named, t, together } from "../core/text.js";
 import { toast } from "../core/toasts.js";
-import { countPictures, forgetPictures, mountPictures, picturesSent, readPictures, replacePictures, showPictureProblems } from "./pictures.js";
+import { countPictures, countUnsent, forgetPictures, forgiveCaptions, markPictures, mountPictures, readPictures, replacePictures } from "./pictures.js";
 
 const KEY = "lumesh.train";
 const LINES = ["trigger", "name", "sample", "prior"];
@@ -22,10 +24,16 @@ let isSending = false;
 export function mountForm(sent) {
   draft = { ...draft, ...recallJson(KEY, {}) };
   hasNamed = draft.name !== "" && draft.name !== draft.trigger;
-  mountPictures(drawForm);
+  const form = find("lu-train-form");
+  clearOnChange(form, "training");
+  mountPictures(() => {
+    clearMessage(form, "pictures");
+    drawForm();
+  });
   for (const name of LINES)
     find(`lu-train-${name}`).addEventListener("input", (event) => {
       if (name === "name") hasNamed = event.currentTarget.value !== "";
+      if (name === "trigger") forgiveCaptions();
       keep({ [name]: event.currentTarget.value });
     });
   find("lu-train-model").addEventListener("change", (event) => keep({ model: event.currentTarget.value }));
@@ -36,7 +44,11 @@ export function mountForm(sent) {
       if (key) keep({ [name]: key });
     });
   }
-  find("lu-train-form").addEventListener("submit", (event) => {
+  form.addEventListener("keydown", (event) => {
+    const endsWord = event.key === "Enter" && event.target.matches("input") && !event.isComposing;
+    if (endsWord) event.preventDefault(); // Ctrl+Enter trains (keys.js): it takes hours
+  });
+  form.addEventListener("submit", (event) => {
     event.preventDefault();
     submit(sent);
   });
@@ -105,7 +117,10 @@ function lostOf({ model: id, sample_prompts: samples, numbers, strength }, model
 
 function keep(values) {
   draft = { ...draft, ...values };
-  if (!hasNamed) draft.name = draft.trigger.trim();
+  if (!hasNamed && draft.name !== draft.trigger.trim()) {
+    draft.name = draft.trigger.trim();
+    clearMessage(find("lu-train-form"), "name");
+  }
   remember(KEY, JSON.stringify(draft));
   drawForm();
 }
@@ -119,10 +134,11 @@ function drawForm() {
   keyed(find("lu-train-model"), models, {
     key: ({ id }) => id,
     create: ({ id }) => el("option", { value: id }),
-    update: (option, { title }) => setText(option, named(title)),
+    update: (option, { title, is_here: isHere }) => setText(option, isHere ? named(title) : t("model.away", { title: named(title) })),
   });
   const model = models.find(({ id }) => id === draft.model) ?? models.find(({ id }) => id === choices.default);
   if (model) find("lu-train-model").value = model.id;
+  setText(find("lu-train-model-note"), model ? modelText(model) : "");
   for (const name of CHOSEN)
     for (const button of find(`lu-train-${name}`).querySelectorAll("[role=radio]")) {
       const isChosen = button.dataset.key === draft[name];
@@ -135,6 +151,11 @@ function drawForm() {
   setText(find("lu-train-keep-note"), model ? keepText(model.prior) : "");
   setText(find("lu-train-cost"), model ? costText(numbers, model.prior) : "");
   find("lu-train-go").setAttribute("aria-disabled", String(isSending));
+}
+
+/** Whose weights learn, where they are others', and what has to come first. */
+function modelText({ is_here: isHere, starts_from: repo }) {
+  return together(repo ? t("train.startsFrom", { repo }) : "", isHere ? "" : t("train.away"));
 }
 
 /** The numbers behind a strength, as whoever knows them writes them. */
@@ -179,7 +200,7 @@ function costText(numbers, prior) {
 }
 
 async function submit(sent) {
-  if (isSending) return;
+  if (isSending || !mayTrain()) return;
   showProblems({});
   if (!countPictures()) {
     showProblems({ pictures: t("train.noPictures") });
@@ -188,7 +209,12 @@ async function submit(sent) {
   isSending = true;
   drawForm();
   try {
-    if (!(await picturesSent())) return;
+    const unsent = await countUnsent();
+    if (unsent) {
+      showProblems({ pictures: t("train.unsent", { count: unsent }) });
+      find("lu-train-pictures").querySelector(".lu-train-again:not([hidden])")?.focus();
+      return;
+    }
     const { id } = await submitTraining({
       model: find("lu-train-model").value,
       name: draft.name,
@@ -223,17 +249,11 @@ function showProblems(given) {
     delete fields[field];
     fields.prior_prompts ??= t("train.priorWrong", { place: Number(place) + 1, message });
   }
-  const places = [...document.querySelectorAll("#lu-train-form [data-message]")];
-  const known = new Set(places.map(({ dataset }) => dataset.message));
-  const others = Object.entries(fields).filter(([field]) => !known.has(field) && !field.startsWith("pictures."));
-  const more = others.map(([field, message]) => t("common.named", { name: field, value: message })).join(" ");
-  for (const place of places) {
-    const name = place.dataset.message;
-    const message = name === "training" ? [fields.training, more].filter(Boolean).join(" ") : (fields[name] ?? "");
-    setText(place, sentence(message));
-    place.closest("[data-field]")?.classList.toggle("lu-wrong", Boolean(message));
-  }
-  showPictureProblems(fields);
-  const first = places.find((place) => place.textContent);
-  first?.closest("[data-field]")?.querySelector("input:not([hidden]), textarea, select, button")?.focus();
+  const lacking = markPictures(fields);
+  if (lacking) fields.trigger ??= t("train.lacking", { count: lacking });
+  const form = find("lu-train-form");
+  const others = tellProblems(form, fields).filter(([field]) => !field.startsWith("pictures."));
+  const more = others.map(([field, message]) => t("common.named", { name: field, value: message }));
+  if (more.length) tellProblems(form, { ...fields, training: [fields.training, ...more].filter(Boolean).join(" ") });
+  focusProblem(form);
 }
