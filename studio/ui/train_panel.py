@@ -95,8 +95,9 @@ _SETTINGS = f"""
   <div class="lu-train-end">
   <p class="lu-train-cost lu-num" id="lu-train-cost" role="status"></p>
   <p class="lu-message" role="alert" data-message="training"></p>
-  <button type="submit" class="lu-button lu-accent lu-train-go" id="lu-train-go">{icon("spark")}<span
-    data-text="train.go"></span><kbd>Ctrl ↵</kbd></button>
+  <button type="submit" class="lu-button lu-accent lu-train-go" id="lu-train-go"
+    aria-keyshortcuts="Control+Enter Meta+Enter">{icon("spark")}<span
+    data-text="train.go"></span><kbd aria-hidden="true">Ctrl ↵</kbd></button>
   <p class="lu-model-note" data-text="train.shared"></p>
   </div>
 </div>

@@ -11,6 +11,7 @@ from fastapi.testclient import TestClient
 
 from pipelines.files.metadata import read_recipe_of
 from pipelines.models.catalog import Catalog, Shape
+from pipelines.runtime.weights import hub
 from studio import events
 from studio.access.users import Users
 from studio.access_settings import EVERYBODY, Mode
@@ -288,6 +289,11 @@ def test_all_that_is_wrong_is_told_at_once_by_field(
     assert error["fields"].keys() == {"model", "name", "pictures.0.id", "pictures.1.caption", "pictures.2.id"}
     error = ask(expects=422, name="...", pictures=[], sample_prompts=["x" * 40_000])
     assert error["fields"].keys() == {"name", "pictures", "sample_prompts.0"}
+    blank = ask(expects=422, name=" ", trigger="", pictures=[{"id": upload("white")}])["fields"]
+    assert blank == {
+        "name": "give it a name",
+        "pictures.0.caption": "write what is to be seen, or give a trigger word",
+    }, "nothing is said of the sample's prompt, which is that caption"
     assert ask(expects=422, strength="brutal")["fields"].keys() == {"strength"}
     ask(name="wanted")
     assert ask(expects=422, name="Wanted")["fields"].keys() == {"name"}
@@ -399,6 +405,19 @@ def test_models_that_cannot_learn_are_no_choice(client: TestClient, catalog: Cat
     assert "demo-sdxl" in ids
     assert "clips" not in ids
     assert not [model.id for model in catalog.models if model.min_images and model.id in ids]
+
+
+def test_choices_say_what_is_not_on_this_machine_and_which_weights_learn(
+    settings: Settings, database: Database, catalog: Catalog, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    here = {"black-forest-labs/FLUX.2-klein-4B", "stabilityai/stable-diffusion-xl-base-1.0"}
+    monkeypatch.setattr(hub, "is_here", lambda model: not model.repo or model.repo in here)
+    client = TestClient(create_api(replace(settings, fake=False), database, catalog))
+    models = {model["id"]: model for model in client.get("/api/v1/trainings/choices").json()["models"]}
+    told = {name: (models[name]["is_here"], models[name]["starts_from"]) for name in ("demo-sdxl", "sdxl-base", "sd15")}
+    assert told == {"demo-sdxl": (True, None), "sdxl-base": (True, None), "sd15": (False, None)}
+    klein = models["flux2-klein-4b"]
+    assert (klein["is_here"], klein["starts_from"]) == (False, "black-forest-labs/FLUX.2-klein-base-4B")
 
 
 @pytest.mark.parametrize(("allowed", "status"), [((), 403), (("ada",), 201), ((EVERYBODY,), 201)])

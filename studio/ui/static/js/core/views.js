@@ -61,7 +61,7 @@ export function mountViews() {
       showView(link.dataset.view);
       find(`lu-${link.dataset.view}-title`)?.focus();
     });
-  find("lu-skip").addEventListener("click", () => find(isCreating() ? "lu-prompt" : `lu-${shownView()}-title`).focus());
+  find("lu-skip").addEventListener("click", () => (isCreating() ? find("lu-prompt") : find(`lu-${shownView()}-title`)).focus());
   addEventListener("popstate", apply);
   apply();
 }

@@ -80,7 +80,7 @@ export function addTrainOutputs(outputs) {
     ),
   );
   const target = taken[0] ?? pictures.find(({ id }) => id === images[0]?.id);
-  return () => tileOf(target)?.querySelector("textarea").focus({ preventScroll: true });
+  return () => tileOf(target)?.querySelector("textarea").focus();
 }
 
 /** Files as pictures, as far as there is room, and texts of their names as captions; those left out are listed. */
