@@ -150,6 +150,22 @@ def test_enter_in_a_line_does_not_train_but_with_control_it_does(open_page: Open
     expect(page.locator("#lu-train-pictures li")).to_have_count(0)
 
 
+def test_a_name_that_no_file_can_have_is_told_as_it_was_changed(open_page: OpenPage) -> None:
+    page = open_train(open_page)
+
+    def rename(route: Any) -> None:
+        answer = route.fetch()
+        route.fulfill(response=answer, json={**answer.json(), "name": "a_b"})
+
+    page.route(
+        "**/api/v1/trainings", lambda route: rename(route) if route.request.method == "POST" else route.fallback()
+    )
+    drop(page, 1, first=45)
+    page.get_by_role("textbox", name="Trigger word").fill("a/b")
+    page.get_by_role("button", name="Train", exact=True).click()
+    expect(page.locator("#lu-toasts")).to_contain_text("The LoRA will be called “a_b”")
+
+
 def test_every_file_that_is_left_out_stays_named_and_texts_are_captions(open_page: OpenPage, keep: Keep) -> None:
     page = open_train(open_page)
     [good] = draw_files(1, first=50)
@@ -186,6 +202,56 @@ def test_every_file_that_is_left_out_stays_named_and_texts_are_captions(open_pag
     expect(tiles.nth(1)).to_contain_text("the first one is used")
     drop(page, 1, first=51)
     expect(left).to_be_hidden()
+
+
+def test_what_a_drop_does_is_said_and_leaving_is_asked_about_while_files_are_on_their_way(open_page: OpenPage) -> None:
+    page = open_train(open_page)
+    page.evaluate(
+        """() => {
+          const data = new DataTransfer();
+          data.items.add(new File(["x"], "zorb.png", { type: "image/png" }));
+          data.items.add(new File(["x"], "zorb.txt", { type: "text/plain" }));
+          const options = { bubbles: true, cancelable: true, dataTransfer: data };
+          document.body.dispatchEvent(new DragEvent("dragover", options));
+        }"""
+    )
+    expect(page.locator("#lu-drop")).to_have_text("Drop to learn from the pictures")
+    leaves = """() => {
+      const event = new Event("beforeunload", { cancelable: true });
+      return dispatchEvent(event);
+    }"""
+    assert page.evaluate(leaves)
+    held: list[Any] = []
+    page.route("**/api/v1/uploads", held.append)
+    page.evaluate(DROP, draw_files(1, first=90))
+    expect(page.locator("#lu-train-pictures .lu-input-state")).not_to_be_empty()
+    expect(page.locator("#lu-drop")).to_be_hidden()
+    assert not page.evaluate(leaves)
+    for route in held:
+        route.continue_()
+    expect(page.locator("#lu-train-pictures .lu-input-state")).to_be_empty()
+    assert page.evaluate(leaves)
+
+
+def test_what_the_gallery_gives_is_in_sight_below_the_cards_and_the_header_can_be_skipped(
+    open_page: OpenPage, studio: Any
+) -> None:
+    page = open_train(open_page, viewport=PHONE)
+    for number in range(2):
+        recipe = {"model": "demo-sdxl", "prompt": f"A boat to learn {number}", "steps": 1}
+        assert page.request.post(f"{studio.url}/api/v1/jobs", data=recipe).ok
+    page.get_by_role("link", name="Gallery").click()
+    page.locator("#lu-gallery-choose").click()
+    for number in range(2):
+        page.locator("#lu-gallery").get_by_role("button", name=f"A boat to learn {number}", exact=True).click()
+    page.get_by_role("button", name="Train on these").click()
+    expect(page.locator("#lu-toasts")).to_have_text("2 pictures added to learn from.")
+    first = page.get_by_role("textbox", name="Caption of picture 1")
+    expect(first).to_be_focused()
+    expect(first).to_be_in_viewport()
+    expect(first).to_have_value(re.compile("^A boat to learn"))
+    page.locator("#lu-skip").press("Enter")
+    expect(page.locator("#lu-train-title")).to_be_focused()
 
 
 def test_undo_brings_pictures_back_and_keeps_what_came_since(open_page: OpenPage) -> None:

@@ -68,6 +68,14 @@ function put(root, place, message) {
   const field = fieldOf(root, place);
   if (!field) return;
   field.classList.toggle("lu-wrong", Boolean(message));
-  for (const control of field.querySelectorAll("input:not([type=file]), textarea, select, [role=radiogroup]"))
-    if (control.closest("[data-field]") === field) markControl(control, place, Boolean(message));
+  for (const control of controlsOf(field)) markControl(control, place, Boolean(message));
+}
+
+/** Those of the field's own name where it has such, as the prompt beside the choice of a style; else all. */
+function controlsOf(field) {
+  const name = new RegExp(`-${field.dataset.field}(-value)?$`);
+  const found = [...field.querySelectorAll("input:not([type=file]), textarea, select, [role=radiogroup]")];
+  const controls = found.filter((control) => control.closest("[data-field]") === field);
+  const named = controls.filter(({ id }) => name.test(id));
+  return named.length ? named : controls;
 }

@@ -53,9 +53,7 @@ export const countInputs = () => items.length;
 /** True when every file has come; false when one did not, which the list of those left out says. */
 export async function inputsSent() {
   const sent = await Promise.all(items.map((item) => item.sent));
-  const haveAllCome = sent.every(Boolean);
-  if (!haveAllCome) find("lu-inputs-left").scrollIntoView({ block: "nearest" });
-  return haveAllCome;
+  return sent.every(Boolean);
 }
 
 /** Why the picture cannot become an input of the chosen model; an empty text when it can. */
@@ -100,11 +98,17 @@ export function addFiles(files) {
   leftOut.clear();
   if (files.some(({ size }) => size <= MAX_BYTES)) makeRoom();
   for (const file of files) {
-    if (file.size > MAX_BYTES) leftOut.add(file.name, t("inputs.tooLarge"));
-    else if (items.length >= max) leftOut.add(file.name, tooMany(max));
+    if (file.size > MAX_BYTES) leave(file.name, t("inputs.tooLarge"));
+    else if (items.length >= max) leave(file.name, tooMany(max));
     else items.push(send(file));
   }
   told();
+}
+
+/** The row may be far down while files are dropped anywhere. */
+function leave(name, why) {
+  leftOut.add(name, why);
+  find("lu-inputs-left").scrollIntoView({ block: "nearest" });
 }
 
 /** The item of a file on its way. */
@@ -137,7 +141,7 @@ async function transfer(item, file) {
   } catch (error) {
     if (!items.includes(item)) return true;
     remove(item);
-    leftOut.add(file.name, together(error.message, error.advice));
+    leave(file.name, together(error.message, error.advice));
     return false;
   }
 }

@@ -215,7 +215,8 @@ async function submit(sent) {
       find("lu-train-pictures").querySelector(".lu-train-again:not([hidden])")?.focus();
       return;
     }
-    const { id } = await submitTraining({
+    const asked = draft.name.trim();
+    const { id, name } = await submitTraining({
       model: find("lu-train-model").value,
       name: draft.name,
       trigger: draft.trigger,
@@ -229,6 +230,7 @@ async function submit(sent) {
     hasNamed = false;
     keep({ trigger: "", name: "", sample: "", prior: "" });
     sent(id);
+    if (name !== undefined && name !== asked) toast(t("train.called", { name }));
   } catch (error) {
     if (!(error instanceof ApiError)) throw error;
     const { fields } = error;
