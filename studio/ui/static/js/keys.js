@@ -23,7 +23,7 @@ import { isZoomed, openZoom, stepZoom } from "./canvas/zoom.js";
 import { openHelp } from "./system/help.js";
 
 const ACTS = {
-  generate,
+  generate: () => generate(),
   prompt: focusPrompt,
   newer: () => stepZoom(-1),
   older: () => stepZoom(1),
