@@ -222,7 +222,7 @@ def test_what_a_drop_does_is_said_and_leaving_is_asked_about_while_files_are_on_
     }"""
     assert page.evaluate(leaves)
     held: list[Any] = []
-    page.route("**/api/v1/uploads", held.append)
+    page.route("**/api/v1/uploads", lambda route: held.append(route))
     page.evaluate(DROP, draw_files(1, first=90))
     expect(page.locator("#lu-train-pictures .lu-input-state")).not_to_be_empty()
     expect(page.locator("#lu-drop")).to_be_hidden()
@@ -234,12 +234,18 @@ def test_what_a_drop_does_is_said_and_leaving_is_asked_about_while_files_are_on_
 
 
 def test_what_the_gallery_gives_is_in_sight_below_the_cards_and_the_header_can_be_skipped(
-    open_page: OpenPage, studio: Any
+    open_page: OpenPage, studio: Any, wait_for: Callable[..., Any]
 ) -> None:
     page = open_train(open_page, viewport=PHONE)
     for number in range(2):
         recipe = {"model": "demo-sdxl", "prompt": f"A boat to learn {number}", "steps": 1}
         assert page.request.post(f"{studio.url}/api/v1/jobs", data=recipe).ok
+
+    def count_made() -> int:
+        made = page.request.get(f"{studio.url}/api/v1/outputs").json()["outputs"]
+        return sum(one["recipe"]["prompt"].startswith("A boat to learn") for one in made)
+
+    wait_for("both to be made", lambda: count_made() == 2)
     page.get_by_role("link", name="Gallery").click()
     page.locator("#lu-gallery-choose").click()
     for number in range(2):
@@ -252,6 +258,27 @@ def test_what_the_gallery_gives_is_in_sight_below_the_cards_and_the_header_can_b
     expect(first).to_have_value(re.compile("^A boat to learn"))
     page.locator("#lu-skip").press("Enter")
     expect(page.locator("#lu-train-title")).to_be_focused()
+
+
+def test_models_that_are_not_here_say_so_and_which_weights_learn(open_page: OpenPage, keep: Keep) -> None:
+    page = open_page()
+
+    def away(route: Any) -> None:
+        choices = route.fetch().json()
+        for model in choices["models"]:
+            model["is_here"] = model["id"].startswith("demo-")
+        route.fulfill(json=choices)
+
+    page.route("**/api/v1/trainings/choices", away)
+    page.locator("#lu-nav-train").click()
+    models = page.get_by_role("combobox", name="Model")
+    expect(models.locator("option[value=demo-sdxl]")).to_have_text("Postcards (demo, SDXL layout)")
+    expect(models.locator("option[value=flux2-klein-4b]")).to_have_text("FLUX.2 klein 4B (not on this machine)")
+    models.select_option("flux2-klein-4b")
+    expect(models).to_have_accessible_description(
+        re.compile("^Learns from black-forest-labs/FLUX.2-klein-base-4B, .* It is not on this machine")
+    )
+    keep(page, "train-away-dark")
 
 
 def test_undo_brings_pictures_back_and_keeps_what_came_since(open_page: OpenPage) -> None:
