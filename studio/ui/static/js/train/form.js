@@ -105,12 +105,14 @@ function sampleOf({ sample_prompts: [prompt = ""], pictures: [first], trigger })
 }
 
 /** What of a training the form has no place for, as sentences. */
-function lostOf({ model: id, sample_prompts: samples, numbers, strength }, model) {
+function lostOf({ model: id, sample_prompts: samples, numbers, strength, preserve, prior_prompts: prior }, model) {
   const own = model?.strengths[strength];
+  const isMixed = prior.length > 1 && prior.includes(AUTO);
   const isOwn = !own || ["steps", "rank", "learning_rate"].every((name) => own[name] === numbers[name]);
   return [
     model ? "" : t("train.filledOtherModel", { model: id }),
     isOwn ? "" : t("train.filledNumbers", { numbers: numbersText(numbers), strength: t(`train.${strength}`) }),
+    isMixed || (prior.length > 0 && !preserve) ? t("train.filledKeep") : "",
     samples.length > 1 ? t("train.filledSample", { count: samples.length - 1 }) : "",
   ].filter(Boolean);
 }
