@@ -150,6 +150,7 @@ export function replacePictures(others) {
 export function forgetPictures() {
   pictures = [];
   leftOut.clear();
+  find("lu-train-all").value = "";
   changed();
 }
 
@@ -225,8 +226,13 @@ function arrive(picture, upload) {
   changed();
 }
 
+function keep() {
+  const come = pictures.filter(({ id }) => id);
+  remember(KEY, JSON.stringify(come.map(({ id, caption, note }) => ({ id, caption, note }))));
+}
+
 function changed() {
-  remember(KEY, JSON.stringify(pictures.filter(({ id }) => id).map(({ id, caption, note }) => ({ id, caption, note }))));
+  keep();
   drawPictures();
   tell();
 }
@@ -294,8 +300,11 @@ function create(picture) {
   const area = el("textarea.lu-input.lu-area", { rows: 2, maxlength: MAX_CAPTION, placeholder: t("train.captionHint") });
   area.value = picture.caption;
   area.addEventListener("input", () => {
+    const wasWrong = picture.problem !== null;
     Object.assign(picture, { caption: area.value, problem: null });
-    changed();
+    if (wasWrong) return changed();
+    keep(); // not drawn at every letter, where there may be 500
+    return tell();
   });
   const image = el("img", {
     alt: "",
