@@ -1,20 +1,19 @@
 // The pictures to learn from: files sent at once, or outputs of the gallery, each with a caption. They survive a refresh.
-// Not here: what is dropped or pasted (files.js), the rest of the form (form.js).
+// Not here: what is dropped or pasted (files.js), the tiles (tile.js), the rest of the form (form.js).
 
 import { at, inputThumbPath, uploadPicture } from "../core/api.js";
-import { el, find, icon, keyed, setText } from "../core/dom.js";
-import { percent, sentence } from "../core/format.js";
+import { find, keyed, setText } from "../core/dom.js";
+import { sentence } from "../core/format.js";
 import { makeLeftOut } from "../core/leftout.js";
 import { recallJson, remember } from "../core/memory.js";
-import { markControl } from "../core/problems.js";
 import { t, together } from "../core/text.js";
 import { toast } from "../core/toasts.js";
 import { saidList } from "../core/translate_server.js";
 import { MAX_BYTES } from "../create/inputs.js";
+import { MAX_CAPTION, createTile, updateTile } from "./tile.js";
 
 const KEY = "lumesh.train.pictures";
 const MAX = 500;
-const MAX_CAPTION = 2000;
 const SMALL_PX = 256; // half of what the smallest model but the demos learns from: more than doubled, edges blur
 
 /**
@@ -292,71 +291,26 @@ function drawPictures() {
   keyed(
     find("lu-train-pictures"),
     pictures.map((picture, place) => ({ picture, place })),
-    { key: ({ picture }) => picture.key, create: ({ picture }) => create(picture), update },
+    { key: ({ picture }) => picture.key, create: ({ picture }) => createTile(picture, { write, remove, again, lose }), update: updateTile },
   );
 }
 
-function create(picture) {
-  const area = el("textarea.lu-input.lu-area", { rows: 2, maxlength: MAX_CAPTION, placeholder: t("train.captionHint") });
-  area.value = picture.caption;
-  area.addEventListener("input", () => {
-    const wasWrong = picture.problem !== null;
-    Object.assign(picture, { caption: area.value, problem: null });
-    if (wasWrong) return changed();
-    keep(); // not drawn at every letter, where there may be 500
-    return tell();
-  });
-  const image = el("img", {
-    alt: "",
-    decoding: "async",
-    onerror: () => {
-      picture.isGone = Boolean(picture.id); // its file was deleted meanwhile
-      drawPictures();
-    },
-  });
-  const again = () => {
-    send(picture);
-    changed();
-    area.focus();
-  };
-  return el(
-    "li.lu-train-picture",
-    { data: { field: "picture" } },
-    el(
-      "div.lu-train-art",
-      {},
-      image,
-      el("span.lu-input-state", {}),
-      el("button.lu-icon-button", { type: "button", onclick: () => remove(picture), title: t("common.remove") }, icon("close")),
-    ),
-    el("button.lu-button.lu-train-again", { type: "button", onclick: again }, t("train.again")),
-    area,
-    el("p.lu-message", { role: "alert" }),
-    el("p.lu-model-note", {}),
-  );
+function write(picture, caption) {
+  const wasWrong = picture.problem !== null;
+  Object.assign(picture, { caption, problem: null });
+  if (wasWrong) return changed();
+  keep(); // not drawn at every letter, where there may be 500
+  return tell();
 }
 
-function update(tile, { picture, place }) {
-  const image = tile.querySelector("img");
-  if (picture.thumb && image.getAttribute("src") !== picture.thumb) image.src = picture.thumb;
-  setText(tile.querySelector(".lu-input-state"), stateOf(picture));
-  tile.dataset.gone = String(picture.isGone);
-  tile.querySelector("button").setAttribute("aria-label", t("train.remove", { place: place + 1 }));
-  const again = tile.querySelector(".lu-train-again");
-  again.hidden = !picture.hasFailed;
-  again.setAttribute("aria-label", t("common.named", { name: t("train.again"), value: picture.name }));
-  const area = tile.querySelector("textarea");
-  area.setAttribute("aria-label", t("train.captionOf", { place: place + 1 }));
-  const message = tile.querySelector(".lu-message");
-  const isWrong = picture.problem !== null;
-  tile.classList.toggle("lu-wrong", isWrong);
-  setText(message, sentence(picture.problem || picture.hasFailed));
-  markControl(area, message, isWrong);
-  setText(tile.querySelector(".lu-model-note"), picture.note);
+function again(picture) {
+  send(picture);
+  changed();
+  tileOf(picture)?.querySelector("textarea").focus();
 }
 
-function stateOf({ id, isGone, hasFailed, percent: done }) {
-  if (isGone) return t("inputs.gone");
-  if (id) return "";
-  return hasFailed ? t("train.notSent") : done < 100 ? percent(done / 100) : t("inputs.checking");
+/** Its file was deleted meanwhile; one on its way has no file yet. */
+function lose(picture) {
+  picture.isGone = Boolean(picture.id);
+  drawPictures();
 }
