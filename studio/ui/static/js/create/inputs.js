@@ -108,7 +108,7 @@ export function addFiles(files) {
 /** The row may be far down while files are dropped anywhere. */
 function leave(name, why) {
   leftOut.add(name, why);
-  find("lu-inputs-left").scrollIntoView({ block: "nearest" });
+  find("lu-inputs-left").scrollIntoView({ block: "center" });
 }
 
 /** The item of a file on its way. */
