@@ -278,6 +278,10 @@ def test_models_that_are_not_here_say_so_and_which_weights_learn(open_page: Open
     expect(models).to_have_accessible_description(
         re.compile("^Learns from black-forest-labs/FLUX.2-klein-base-4B, .* It is not on this machine")
     )
+    room = {"bytes": 6_900_000_000, "free_bytes": 50_000_000_000}
+    page.route("**/api/v1/models/sdxl-base/download", lambda route: route.fulfill(json=room))
+    models.select_option("sdxl-base")
+    expect(page.locator("#lu-train-model-note")).to_have_text(re.compile(r"downloads it first \(6.* GB\)\.$"))
     keep(page, "train-away-dark")
 
 

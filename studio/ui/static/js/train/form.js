@@ -1,8 +1,8 @@
 // What to learn from the pictures: trigger, name, model, strength, what to keep, and what that takes.
 
-import { ApiError, readTrainingChoices, submitTraining } from "../core/api.js";
+import { ApiError, readDownload, readTrainingChoices, submitTraining } from "../core/api.js";
 import { arrowsChoose, el, find, keyed, setText } from "../core/dom.js";
-import { moneyText, seconds } from "../core/format.js";
+import { bytes, moneyText, seconds } from "../core/format.js";
 import { recallJson, remember } from "../core/memory.js";
 import { clearOnChange, clearMessage, focusProblem, tellProblems } from "../core/problems.js";
 import { mayTrain } from "../core/store.js";
@@ -14,6 +14,8 @@ const KEY = "lumesh.train";
 const LINES = ["trigger", "name", "sample", "prior"];
 const CHOSEN = ["strength", "keep"];
 const AUTO = "auto"; // the server's word for the model's own examples
+
+const downloads = new Map(); // model -> the bytes that come first; null: not known
 
 let choices = null;
 let draft = { trigger: "", name: "", sample: "", prior: "", model: "", strength: "usual", keep: "scenes" };
@@ -156,8 +158,20 @@ function drawForm() {
 }
 
 /** Whose weights learn, where they are others', and what has to come first. */
-function modelText({ is_here: isHere, starts_from: repo }) {
-  return together(repo ? t("train.startsFrom", { repo }) : "", isHere ? "" : t("train.away"));
+function modelText({ id, is_here: isHere, starts_from: repo }) {
+  if (isHere) return repo ? t("train.startsFrom", { repo }) : "";
+  if (repo) return together(t("train.startsFrom", { repo }), t("train.away")); // two downloads, of which one is measured
+  if (!downloads.has(id)) measureDownload(id);
+  const size = downloads.get(id);
+  return size ? t("train.awaySize", { size: bytes(size) }) : t("train.away");
+}
+
+async function measureDownload(id) {
+  downloads.set(id, null);
+  const told = await readDownload(id).catch(() => null); // it is only a note
+  if (!told?.bytes) return;
+  downloads.set(id, told.bytes);
+  drawForm();
 }
 
 /** The numbers behind a strength, as whoever knows them writes them. */
