@@ -15,6 +15,7 @@ from pipelines.messages import Message, say
 from pipelines.models.model import Model
 from pipelines.recipes.recipe import Recipe
 from pipelines.recipes.resolving import resolve
+from pipelines.runtime.weights import hub
 from pipelines.training.data.prompts import AUTO
 from studio.jobs import trainings
 from studio.jobs.costs import lessons
@@ -96,6 +97,7 @@ def describe_choices(visit: Visit) -> dict[str, Any]:
     """Returns what a training can be asked for: models with their strengths, and what each will take."""
     catalog, worker, history = visit.studio.catalog, read_worker(visit.database), read_history(visit.database)
     able = [model for model in catalog.models if find_obstacle(model) is None]
+    is_fake = visit.studio.settings.fake
     ids = [model.id for model in able]
     opening = visit.studio.opening_model_id or visit.studio.default_model.id
     return {
@@ -105,6 +107,8 @@ def describe_choices(visit: Visit) -> dict[str, Any]:
             {
                 "id": model.id,
                 "title": model.title,
+                "is_here": is_fake or (hub.is_here(model) and hub.is_here(model.choose_start())),
+                "starts_from": model.choose_start().repo if model.choose_start() != model else None,
                 "strengths": {
                     strength: _describe_strength(find_numbers(model, strength), model, worker, history)
                     for strength in STRENGTHS
@@ -142,6 +146,9 @@ def _find_model(visit: Visit, asked: AskedTraining, problems: dict[str, Message]
 
 
 def _choose_name(visit: Visit, asked: AskedTraining, problems: dict[str, Message]) -> str:
+    if not asked.name.strip():
+        problems["name"] = say("give it a name")
+        return ""
     try:
         name = clean_name(asked.name)
     except LoraError:
@@ -154,9 +161,12 @@ def _choose_name(visit: Visit, asked: AskedTraining, problems: dict[str, Message
 
 
 def _make_recipes(visit: Visit, asked: AskedTraining, model: Model, problems: dict[str, Message]) -> tuple[Recipe, ...]:
-    """Returns the recipes of the samples, all with one seed; without prompts, that of the first caption."""
+    """Returns the recipes of the samples, all with one seed; without prompts, that of the first caption.
+
+    Where that is missing, it is told as missing, and nothing is said of a prompt.
+    """
     prompts = asked.sample_prompts
-    if not prompts and asked.pictures:
+    if not prompts and asked.pictures and asked.caption_of(asked.pictures[0]):
         prompts = (_write_prompt(asked),)
     seed = secrets.randbelow(SEEDS)
     recipes: list[Recipe] = []

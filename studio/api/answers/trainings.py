@@ -41,10 +41,16 @@ class TrainingPrior(Answer):
 
 
 class LearningModel(Answer):
-    """A model that can learn, with the numbers behind each strength."""
+    """A model that can learn, with the numbers behind each strength.
+
+    `starts_from` is the repository whose weights learn in its place; `is_here`: all that a training loads is on this
+    machine.
+    """
 
     id: str = eg("demo-sdxl")
     title: str = eg("Postcards")
+    is_here: bool = eg(True)
+    starts_from: str | None = eg(None)
     strengths: dict[Strength, TrainingStrength]
     prior: TrainingPrior
 
@@ -106,6 +112,8 @@ class Training(TrainingLine):
     """A training with all that is known of it."""
 
     pictures: list[TrainingPicture]
+    preserve: bool = eg(True)
+    prior_prompts: list[str] = eg(["A lighthouse at dusk"])
     sample_prompts: list[str] = eg(["A zorb by the sea"])
     points: list[TrainingPoint]
     samples: list[TrainingSample]

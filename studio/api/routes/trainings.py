@@ -70,6 +70,8 @@ def get_training(job_id: str, visit: Visitor) -> dict[str, Any]:
     return {
         **_describe(visit, job, training),
         "pictures": [picture.model_dump() for picture in training.asked.pictures],
+        "preserve": training.asked.preserve,
+        "prior_prompts": list(training.asked.prior_prompts),
         "sample_prompts": list(training.asked.sample_prompts) or [job.recipe.prompt],
         "points": trainings.read_points(visit.database, job_id),
         "samples": trainings.read_samples(visit.database, job_id),

@@ -12,6 +12,7 @@ from fastapi.testclient import TestClient
 
 from pipelines.files.metadata import read_recipe_of
 from pipelines.models.catalog import Catalog, Shape
+from pipelines.runtime.weights import hub
 from pipelines.stages import Progress
 from studio import events
 from studio.access.users import Users
@@ -301,6 +302,11 @@ def test_all_that_is_wrong_is_told_at_once_by_field(
     assert error["fields"].keys() == {"model", "name", "pictures.0.id", "pictures.1.caption", "pictures.2.id"}
     error = ask(expects=422, name="...", pictures=[], sample_prompts=["x" * 40_000])
     assert error["fields"].keys() == {"name", "pictures", "sample_prompts.0"}
+    blank = ask(expects=422, name=" ", trigger="", pictures=[{"id": upload("white")}])["fields"]
+    assert blank == {
+        "name": "give it a name",
+        "pictures.0.caption": "write what is to be seen, or give a trigger word",
+    }, "nothing is said of the sample's prompt, which is that caption"
     assert ask(expects=422, strength="brutal")["fields"].keys() == {"strength"}
     ask(name="wanted")
     assert ask(expects=422, name="Wanted")["fields"].keys() == {"name"}
@@ -457,6 +463,19 @@ def test_models_that_cannot_learn_are_no_choice(client: TestClient, catalog: Cat
     assert not [model.id for model in catalog.models if model.min_images and model.id in ids]
 
 
+def test_choices_say_what_is_not_on_this_machine_and_which_weights_learn(
+    settings: Settings, database: Database, catalog: Catalog, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    here = {"black-forest-labs/FLUX.2-klein-4B", "stabilityai/stable-diffusion-xl-base-1.0"}
+    monkeypatch.setattr(hub, "is_here", lambda model: not model.repo or model.repo in here)
+    client = TestClient(create_api(replace(settings, fake=False), database, catalog))
+    models = {model["id"]: model for model in client.get("/api/v1/trainings/choices").json()["models"]}
+    told = {name: (models[name]["is_here"], models[name]["starts_from"]) for name in ("demo-sdxl", "sdxl-base", "sd15")}
+    assert told == {"demo-sdxl": (True, None), "sdxl-base": (True, None), "sd15": (False, None)}
+    klein = models["flux2-klein-4b"]
+    assert (klein["is_here"], klein["starts_from"]) == (False, "black-forest-labs/FLUX.2-klein-base-4B")
+
+
 @pytest.mark.parametrize(("allowed", "status"), [((), 403), (("ada",), 201), ((EVERYBODY,), 201)])
 def test_where_people_log_in_only_those_who_were_named_train(  # noqa: PLR0917 - fixtures
     settings: Settings,
@@ -500,6 +519,15 @@ def test_the_model_in_memory_leaves_before_a_training(worker: Worker, ask: Ask, 
     worker.learn = learn
     worker.run_next()
     assert seen == [None]
+
+
+def test_a_training_tells_all_that_was_asked_so_that_it_can_be_asked_again(client: TestClient, ask: Ask) -> None:
+    told = look(
+        client, ask(preserve=False, prior_prompts=["auto", "A dog"], sample_prompts=["A zorb"], strength="strong")
+    )
+    names = ("trigger", "preserve", "prior_prompts", "sample_prompts", "strength")
+    assert [told[name] for name in names] == ["zorb", False, ["auto", "A dog"], ["A zorb"], "strong"]
+    assert [picture["caption"] for picture in told["pictures"]] == ["A red zorb", ""]
 
 
 def test_trainings_are_listed_newest_first(client: TestClient, ask: Ask) -> None:

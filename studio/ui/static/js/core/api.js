@@ -71,8 +71,24 @@ export function uploadPicture(file, onPercent) {
 
 export const uploadLora = (file, onPercent) => upload(`${LORAS}?${new URLSearchParams({ name: file.name })}`, file, onPercent);
 
+let uploads = 0; // on their way
+
+/** Leaving the page would end them: the browser asks whether to. */
+const hold = (event) => event.preventDefault();
+
+function countUploads(change) {
+  uploads += change;
+  if (uploads) addEventListener("beforeunload", hold);
+  else removeEventListener("beforeunload", hold);
+}
+
 /** `onPercent` follows the file on its way, which fetch cannot tell. */
 function upload(path, body, onPercent) {
+  countUploads(1);
+  return transfer(path, body, onPercent).finally(() => countUploads(-1));
+}
+
+function transfer(path, body, onPercent) {
   return new Promise((resolve, reject) => {
     const request = new XMLHttpRequest();
     request.upload.onprogress = ({ loaded, total }) => onPercent(Math.round((100 * loaded) / total));

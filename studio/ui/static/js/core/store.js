@@ -264,5 +264,7 @@ export function dismiss(job) {
 /** Whether this visitor sees the System view, and adds what everybody here uses. */
 export const isOperator = () => state.me === null || state.me.is_operator;
 
+export const mayTrain = () => state.me?.may_train !== false;
+
 /** Whether this visitor may mark, tag and throw away the output; in a shared gallery others' are only to look at. */
 export const isMine = (output) => state.me === null || state.me.is_admin || output.owner === state.me.owner;

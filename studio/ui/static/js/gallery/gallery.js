@@ -4,7 +4,7 @@
 import { readOutput } from "../core/api.js";
 import { el, find, icon, keyed, setText } from "../core/dom.js";
 import { means } from "../core/keymap.js";
-import { state } from "../core/store.js";
+import { mayTrain } from "../core/store.js";
 import { t, together } from "../core/text.js";
 import { toast } from "../core/toasts.js";
 import { dropPart, isShown, onView, partInAddress, showView } from "../core/views.js";
@@ -310,7 +310,7 @@ function actionsOf(outputs) {
     ...(outputs.length === 2
       ? [{ key: "compare", name: "compare", label: t("compare.title"), act: () => openCompare(...outputs) }]
       : []),
-    ...(state.me?.may_train !== false && outputs.some(({ kind }) => kind === "image")
+    ...(mayTrain() && outputs.some(({ kind }) => kind === "image")
       ? [{ key: "train", name: "spark", label: t("train.onThese"), act: () => learnFrom(outputs) }]
       : []),
     { key: "trash", name: "trash", label: t("trash.throw"), act: () => discard(outputs) },
