@@ -65,6 +65,11 @@ def forget_work(folder: Path) -> None:
             entry.unlink(missing_ok=True)
 
 
+def forget_all(folder: Path) -> None:
+    """Deletes the folder of a training, with all in it."""
+    shutil.rmtree(folder, ignore_errors=True)
+
+
 def find_free_refs(loras_dir: Path, names: Iterable[str]) -> Iterator[str]:
     """Yields for each name the first of `name`, `name-2`, `name-3`, ... that no LoRA here has."""
     for name in names:

@@ -1,4 +1,4 @@
-"""Trainings over REST: ask for one, follow its curve and samples, pause it, let it go on.
+"""Trainings over REST: ask for one, follow its curve and samples, pause it, let it go on, delete it.
 
 A training is a job of the kind `train`: the jobs' routes list and cancel it, and run it again after an error.
 Not here: what may be asked (studio/asking_to_train.py), the work itself (studio/worker/runners/train.py).
@@ -91,6 +91,19 @@ def continue_training(job_id: str, visit: Visitor) -> dict[str, Any]:
     visit.get_training(job_id)
     asking.retry(visit, job_id)
     return _describe(visit, *visit.get_training(job_id))
+
+
+@router.delete("/trainings/{job_id}", status_code=204)
+def delete_training(job_id: str, visit: Visitor) -> Response:
+    """Deletes a training with its captions, curve, samples, log and the state to go on from; its LoRA stays.
+
+    409 while it waits or runs: cancel its job first. A paused one is cancelled with it.
+    """
+    visit.get_training(job_id)
+    trainings.forget(visit.database, job_id)
+    training_files.forget_all(visit.studio.settings.training_dir / job_id)
+    visit.note("training.deleted", job=job_id)
+    return Response(status_code=204)
 
 
 @router.get("/trainings/{job_id}/samples/{step}/{number}", response_class=FileResponse)

@@ -19,6 +19,7 @@ from studio.database import Database
 from studio.jobs import claims, queue, trainings
 from studio.jobs.line.places import read_places
 from studio.jobs.states import JobState
+from studio.library import uploads
 from studio.library.records import read_output
 from studio.settings import Settings
 from studio.worker.learning import Learnt, Lesson, pretend_to_learn
@@ -367,8 +368,6 @@ def test_prompts_of_other_things_that_cannot_be_are_named(ask: Ask) -> None:
 def test_the_pictures_of_a_training_stay_as_long_as_it_may_go_on(
     client: TestClient, ask: Ask, database: Database, settings: Settings
 ) -> None:
-    from studio.library import uploads
-
     job_id = ask()
     uploads.forget_unused(database, settings.uploads_dir, now_s=1e12)
     ids = [picture["id"] for picture in look(client, job_id)["pictures"]]
@@ -460,3 +459,99 @@ def test_a_job_that_makes_pictures_is_no_training(
     assert client.get(f"/api/v1/trainings/{job.id}").status_code == 404
     assert client.post(f"/api/v1/trainings/{job.id}/pause").status_code == 404
     assert trainings.read_training(database, job.id) is None
+
+
+def ended(client: TestClient, worker: Worker, ask: Ask, state: str, **fields: Any) -> str:
+    """A training in this state, with a curve and something to go on from unless it is done."""
+    job_id = ask(**fields)
+    if state == "paused":
+        interrupt(worker, 5, lambda: client.post(f"/api/v1/trainings/{job_id}/pause"))
+    elif state == "cancelled":
+        interrupt(worker, 5, lambda: client.delete(f"/api/v1/jobs/{job_id}"))
+    worker.run_next()
+    assert look(client, job_id)["job"]["state"] == state
+    return job_id
+
+
+@pytest.mark.parametrize("state", ["done", "cancelled", "paused"])
+def test_a_deleted_training_leaves_its_lora_and_what_it_cost_and_nothing_else(
+    client: TestClient, worker: Worker, ask: Ask, state: str
+) -> None:
+    database, settings = client.app.state.studio.database, worker.settings
+    job_id = ended(client, worker, ask, state, sample_prompts=["A secret zorb"])
+    images = [picture["id"] for picture in look(client, job_id)["pictures"]]
+    usage = client.get("/api/v1/system/usage").json()
+    assert (settings.training_dir / job_id).is_dir()
+    answer = client.delete(f"/api/v1/trainings/{job_id}")
+    assert (answer.status_code, answer.content) == (204, b"")
+    assert not (settings.training_dir / job_id).exists()
+    for path in (f"trainings/{job_id}", f"trainings/{job_id}/samples/16/0"):
+        assert client.get(f"/api/v1/{path}").status_code == 404
+    assert client.delete(f"/api/v1/trainings/{job_id}").status_code == 404
+    assert client.get("/api/v1/trainings").json()["trainings"] == []
+    assert [lora["ref"] for lora in client.get("/api/v1/loras").json()["loras"]] == ["zorb"] * (state == "done")
+    assert client.get("/api/v1/system/usage").json() == usage
+    job = client.get(f"/api/v1/jobs/{job_id}").json()
+    assert (job["is_cleared"], job["recipe"]["prompt"], job["title"]) == (True, "", "zorb")
+    assert job["state"] == ("cancelled" if state == "paused" else state)
+    assert client.post(f"/api/v1/jobs/{job_id}/retry").status_code == 404
+    assert client.post(f"/api/v1/trainings/{job_id}/continue").status_code == 404
+    for table in ("training_points", "training_samples"):
+        assert database.read(f"SELECT * FROM {table}") == []
+    told = [event.kind for event in events.read_after(database, 0) if event.job_id == job_id]
+    assert told[-1] == "training.deleted"
+    uploads.forget_unused(database, settings.uploads_dir, now_s=1e12)
+    assert not any(uploads.read_upload(database, one) for one in images), "no job uses its pictures any more"
+
+
+def test_a_training_that_waits_or_runs_is_not_deleted(client: TestClient, worker: Worker, ask: Ask) -> None:
+    job_id = ask()
+    answers = [client.delete(f"/api/v1/trainings/{job_id}")]
+    interrupt(worker, 5, lambda: answers.append(client.delete(f"/api/v1/trainings/{job_id}")))
+    worker.run_next()
+    assert [answer.status_code for answer in answers] == [409, 409]
+    assert "Cancel it first" in answers[0].json()["error"]["advice"]
+    assert look(client, job_id)["job"]["state"] == "done"
+
+
+def test_what_a_deleted_training_taught_of_time_stays(client: TestClient, worker: Worker, ask: Ask) -> None:
+    job_id = ended(client, worker, ask, "done")
+    before = client.get("/api/v1/trainings/choices").json()
+    client.delete(f"/api/v1/trainings/{job_id}")
+    assert client.get("/api/v1/trainings/choices").json() == before
+
+
+def test_who_trained_a_lora_deletes_it_and_nobody_elses(  # noqa: PLR0917 - fixtures
+    settings: Settings,
+    database: Database,
+    catalog: Catalog,
+    client: TestClient,
+    worker: Worker,
+    upload: Callable[..., str],
+    add_lora: Callable[..., Path],
+) -> None:
+    people = frozenset(("ada", "bob"))
+    access = replace(settings.access, mode=Mode.PASSWORD, who_may_train=people)
+    users = Users(settings.users_file)
+    clients = {}
+    api = create_api(replace(settings, access=access), database, replace(catalog, loras_dir=settings.loras_dir))
+    for name in people:
+        users.add(name, password=None, is_admin=False)
+        clients[name] = TestClient(api, headers={"Authorization": f"Bearer {users.add_token(name)}"})
+    ada, bob = clients["ada"], clients["bob"]
+    add_lora("shared")
+    asked = {"model": "demo-sdxl", "name": "zorb", "trigger": "zorb", "steps": 2}
+    training = ada.post("/api/v1/trainings", json=asked | {"pictures": [{"id": upload(owner="ada")}]}).json()["id"]
+    worker.run_next()
+
+    def may_delete(who: TestClient) -> list[str]:
+        return [lora["ref"] for lora in who.get("/api/v1/loras").json()["loras"] if lora["may_delete"]]
+
+    assert (may_delete(ada), may_delete(bob), may_delete(client)) == (["zorb"], [], ["shared", "zorb"])
+    assert bob.get("/api/v1/loras/zorb/file").status_code == 200, "everybody may use it"
+    assert bob.delete(f"/api/v1/trainings/{training}").status_code == 404
+    assert ada.delete(f"/api/v1/trainings/{training}").status_code == 204, "and the right to the LoRA stays"
+    assert (bob.delete("/api/v1/loras/zorb").status_code, ada.delete("/api/v1/loras/shared").status_code) == (403, 403)
+    assert ada.delete("/api/v1/loras/zorb").status_code == 204
+    add_lora("zorb", title="Somebody else's")
+    assert ada.delete("/api/v1/loras/zorb").status_code == 403

@@ -114,6 +114,7 @@ export const previewPath = (id) => `${JOBS}/${encodeURIComponent(id)}/preview.jp
 export const readMe = () => call("GET", "api/v1/me");
 export const readHealth = () => call("GET", "api/v1/health");
 export const readLoras = () => call("GET", LORAS);
+export const loraFile = (ref) => at(`${LORAS}/${encodeURIComponent(ref)}/file`);
 export const deleteLora = (ref) => call("DELETE", `${LORAS}/${encodeURIComponent(ref)}`);
 export const readModels = async () => withNames(await call("GET", "api/v1/models"));
 

@@ -12,6 +12,7 @@ const KINDS = [
   "training.step",
   "training.sample",
   "training.saved",
+  "training.deleted",
   "grid.done",
   "engine.state",
   "outputs.changed",
@@ -161,6 +162,7 @@ function receive(kind, message) {
   }
   if (kind.startsWith("training.")) {
     tellTraining(event);
+    if (kind === "training.deleted") readJobsAnew();
     return;
   }
   if (kind === "outputs.changed") {
