@@ -104,6 +104,12 @@ def is_name_wanted(database: Database, name: str) -> bool:
     return row is not None
 
 
+def is_any_running(database: Database) -> bool:
+    """Tells whether a training runs, on any worker."""
+    row = database.read_one("SELECT 1 FROM trainings JOIN jobs ON jobs.id = job_id WHERE state = 'running'")
+    return row is not None
+
+
 def read_training(database: Database, job_id: str) -> Training | None:
     """Reads a training; None for a job of another kind."""
     row = database.read_one("SELECT * FROM trainings WHERE job_id = ?", (job_id,))
