@@ -10,7 +10,7 @@ from typing import Any
 from pipelines.errors import ModelError, RecipeError
 from pipelines.families import can_learn
 from pipelines.field_errors import tell_first
-from pipelines.loras.files import find_lora_file
+from pipelines.loras.files import find_namesake
 from pipelines.messages import Message, say
 from pipelines.models.model import Model
 from pipelines.recipes.recipe import Recipe
@@ -55,6 +55,7 @@ def submit(visit: Visit, asked: AskedTraining) -> Job:
         kind=TRAIN,
         steps=asked.choose_numbers(model).steps * count_rounds(model),
         title=name,
+        notes=_note_name(asked, name),
     )
     quota = visit.studio.settings.queue_quota
     prior = lessons.describe_prior(asked, model)
@@ -147,10 +148,25 @@ def _choose_name(visit: Visit, asked: AskedTraining, problems: dict[str, Message
     except LoraError:
         problems["name"] = say("needs a letter or a digit")
         return ""
-    is_here = find_lora_file(name, visit.studio.settings.loras_dir) is not None
-    if is_here or trainings.is_name_wanted(visit.database, name):
-        problems["name"] = say("there is a LoRA {name} already, or will be; choose another name", name=repr(name))
+    taken = find_namesake(name, visit.studio.settings.loras_dir)
+    if taken is not None and taken in trainings.list_loras_of(visit.database, owner=visit.owner):
+        problems["name"] = say(
+            "your LoRA {name} has this name: delete it first, or choose another name", name=repr(taken)
+        )
+    elif taken is not None:
+        problems["name"] = say("there is a LoRA {name} already; choose another name", name=repr(taken))
+    elif trainings.is_name_wanted(visit.database, name):
+        problems["name"] = say(
+            "a training that has not ended makes a LoRA {name}; choose another name, or cancel it", name=repr(name)
+        )
     return name
+
+
+def _note_name(asked: AskedTraining, name: str) -> tuple[Message, ...]:
+    """Returns what there is to say where the LoRA's name is not the one that was asked for."""
+    if name == asked.name.strip():
+        return ()
+    return (say("The LoRA will be called {name}: a file's name cannot have all that was asked for.", name=repr(name)),)
 
 
 def _make_recipes(visit: Visit, asked: AskedTraining, model: Model, problems: dict[str, Message]) -> tuple[Recipe, ...]:

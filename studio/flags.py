@@ -261,7 +261,7 @@ def _make_parser(defaults: Mapping[str, str]) -> argparse.ArgumentParser:
         type=parse_bytes,
         metavar="SIZE",
         help="what outputs, uploads, presets and trainings may take, such as 50GB: the oldest of the trash is deleted "
-        "first, then what trainings that were given up would go on from, then nothing new is queued (default: no limit)",
+        "first, then what ended trainings would go on from, then nothing new is queued (default: no limit)",
     )
     parser.add_argument(
         "--finish-timeout",

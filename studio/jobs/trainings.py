@@ -95,13 +95,11 @@ def find_strangers(read: Read, asked: AskedTraining, *, owner: str) -> dict[str,
 
 
 def is_name_wanted(database: Database, name: str) -> bool:
-    """Tells whether a training that has not ended will leave a LoRA of this name."""
-    row = database.read_one(
-        "SELECT 1 FROM trainings JOIN jobs ON jobs.id = job_id "
-        "WHERE lower(name) = lower(?) AND state IN ('queued', 'running', 'paused')",
-        (name,),
+    """Tells whether a training that has not ended will leave a LoRA of this name, in any case of letters."""
+    rows = database.read(
+        "SELECT name FROM trainings JOIN jobs ON jobs.id = job_id WHERE state IN ('queued', 'running', 'paused')"
     )
-    return row is not None
+    return name.casefold() in {row["name"].casefold() for row in rows}
 
 
 def is_any_running(database: Database) -> bool:

@@ -6,6 +6,13 @@ from studio.api.answers.library import UPLOAD
 from studio.jobs.training import Strength
 
 
+class QueuedTraining(Answer):
+    """A training that was queued; `name` is what its LoRA will be called."""
+
+    id: str = eg(JOB)
+    name: str = eg("zorb")
+
+
 class TrainingNumbers(Answer):
     """What a training does: updates of the weights, width of the LoRA's matrices, peak learning rate."""
 

@@ -12,7 +12,6 @@ from fastapi.responses import FileResponse, Response
 from pipelines.loras.files import find_lora_file
 from pipelines.messages import say
 from studio import asking, asking_to_train, events
-from studio.api.answers import jobs as jobs_answers
 from studio.api.answers import trainings as trainings_answers
 from studio.api.routes.media import CHECKED, IfNoneMatch, send_file
 from studio.api.visitor import Visitor
@@ -26,17 +25,19 @@ from studio.visit import NotFoundError, Visit
 router = APIRouter(tags=["trainings"])
 
 
-@router.post("/trainings", status_code=201, response_model=jobs_answers.Id)
+@router.post("/trainings", status_code=201, response_model=trainings_answers.QueuedTraining)
 def create_training(asked: AskedTraining, visit: Visitor) -> dict[str, str]:
     """Queues a training that ends in a LoRA, which everybody here may then use; 422 names every field at fault.
 
     `pictures` are your own uploads and outputs, by id; each needs a caption, or the training a `trigger` word.
     `prior_prompts` are prompts of other things, of which the model makes pictures first, so as to keep them; `auto`
     stands for its own examples. `strength` is `gentle`, `usual` or `strong`; `steps`, `rank` and `learning_rate`
-    override its numbers. 403 for somebody who may not train (`--who-may-train`), 429 when your quota of waiting jobs is
+    override its numbers. `name` in the answer is what the LoRA will be called, where a file cannot have the name that
+    you asked for. 403 for somebody who may not train (`--who-may-train`), 429 when your quota of waiting jobs is
     used up.
     """
-    return {"id": asking_to_train.submit(visit, asked).id}
+    job = asking_to_train.submit(visit, asked)
+    return {"id": job.id, "name": job.title}
 
 
 @router.get("/trainings", response_model=trainings_answers.Trainings)

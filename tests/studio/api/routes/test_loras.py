@@ -65,9 +65,11 @@ def test_one_that_was_added_can_be_used_at_once(client: TestClient, encode_lora:
 def test_a_name_that_is_taken_stays_as_it_is(client: TestClient, add_lora: AddLora, encode_lora: EncodeLora) -> None:
     file = add_lora("pixel", "wan")
     before = file.read_bytes()
-    answer = send(client, encode_lora("sdxl"))
-    assert answer.status_code == 409
-    assert "another name" in answer.json()["error"]["advice"]
+    for name in ("pixel.safetensors", "PIXEL.safetensors"):
+        answer = send(client, encode_lora("sdxl"), name)
+        assert answer.status_code == 409
+        assert answer.json()["error"]["detail"] == "'pixel' is in the loras folder."
+        assert "another name" in answer.json()["error"]["advice"]
     assert file.read_bytes() == before
 
 

@@ -290,8 +290,8 @@ def test_all_that_is_wrong_is_told_at_once_by_field(
     error = ask(expects=422, name="...", pictures=[], sample_prompts=["x" * 40_000])
     assert error["fields"].keys() == {"name", "pictures", "sample_prompts.0"}
     assert ask(expects=422, strength="brutal")["fields"].keys() == {"strength"}
-    ask(name="wanted")
-    assert ask(expects=422, name="Wanted")["fields"].keys() == {"name"}
+    ask(name="wänted")
+    assert "has not ended" in ask(expects=422, name="WÄNTED")["fields"]["name"]
 
 
 def test_pictures_of_other_things_are_made_first_and_their_time_is_told_apart(
@@ -555,3 +555,28 @@ def test_who_trained_a_lora_deletes_it_and_nobody_elses(  # noqa: PLR0917 - fixt
     assert ada.delete("/api/v1/loras/zorb").status_code == 204
     add_lora("zorb", title="Somebody else's")
     assert ada.delete("/api/v1/loras/zorb").status_code == 403
+
+
+def test_a_taken_name_says_whose_lora_has_it_in_any_case_of_letters(
+    client: TestClient, worker: Worker, ask: Ask, add_lora: Callable[..., Path]
+) -> None:
+    ask()
+    worker.run_next()
+    own = ask(expects=422, name="ZORB")["fields"]["name"]
+    assert own == "your LoRA 'zorb' has this name: delete it first, or choose another name"
+    add_lora("Shared")
+    assert ask(expects=422, name="shared")["fields"]["name"] == "there is a LoRA 'Shared' already; choose another name"
+    assert client.delete("/api/v1/loras/zorb").status_code == 204
+    ask(name="ZORB")
+
+
+def test_a_name_that_no_file_can_have_is_changed_and_told(client: TestClient, upload: Callable[..., str]) -> None:
+    def send(name: str) -> Any:
+        pictures = [{"id": upload("red"), "caption": "A zorb"}]
+        answer = client.post("/api/v1/trainings", json={"model": "demo-sdxl", "name": name, "pictures": pictures})
+        return answer.raise_for_status().json()
+
+    changed, kept = send("a/b"), send(" odd one")
+    assert (changed["name"], kept["name"]) == ("a_b", "odd one")
+    notes = [look(client, training["id"])["job"]["notes"] for training in (changed, kept)]
+    assert notes == [["The LoRA will be called 'a_b': a file's name cannot have all that was asked for."], []]
