@@ -17,6 +17,7 @@ from pipelines.loras.files import LoraFile
 from pipelines.loras.fit import find_misfit
 from pipelines.messages import add_codes, say
 from studio.api.answers import library as library_answers
+from studio.api.answers.errors import refuses
 from studio.api.routes.media import CHECKED, IfNoneMatch, name_content, send_file
 from studio.api.upload_body import FILE_BODY, receive_into
 from studio.api.visitor import Visitor, only_operators, require_operator
@@ -56,7 +57,13 @@ def list_loras(
     }
 
 
-@router.post("/loras", status_code=201, openapi_extra=FILE_BODY, response_model=library_answers.LoraFile)
+@router.post(
+    "/loras",
+    status_code=201,
+    openapi_extra=FILE_BODY,
+    response_model=library_answers.LoraFile,
+    responses=refuses(403, 409, 413),
+)
 async def add_lora(
     request: Request,
     keeper: Keeper,
@@ -82,7 +89,7 @@ async def add_lora(
 
 
 @router.head("/loras/{ref:path}/file", include_in_schema=False)
-@router.get("/loras/{ref:path}/file", response_class=FileResponse)
+@router.get("/loras/{ref:path}/file", response_class=FileResponse, responses=refuses(404))
 def get_lora_file(ref: str, visit: Visitor, if_none_match: IfNoneMatch = None) -> Response:
     """Returns a LoRA as the `.safetensors` file that it is, for use in other programs; honours Range."""
     lora = next((one for one in visit.studio.catalog.list_lora_files() if one.ref == ref and not one.problem), None)
@@ -92,7 +99,7 @@ def get_lora_file(ref: str, visit: Visitor, if_none_match: IfNoneMatch = None) -
     return send_file(lora.path, if_none_match=if_none_match, headers=headers, media_type="application/octet-stream")
 
 
-@router.delete("/loras/{ref:path}", status_code=204)
+@router.delete("/loras/{ref:path}", status_code=204, responses=refuses(403, 404))
 def delete_lora(ref: str, visit: Visitor) -> Response:
     """Deletes a LoRA; waiting jobs that name it fail, and its outputs cannot be made again.
 

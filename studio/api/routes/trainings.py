@@ -13,6 +13,7 @@ from pipelines.loras.files import find_lora_file
 from pipelines.messages import say
 from studio import asking, asking_to_train, events
 from studio.api.answers import trainings as trainings_answers
+from studio.api.answers.errors import refuses
 from studio.api.routes.media import CHECKED, IfNoneMatch, send_file
 from studio.api.visitor import Visitor
 from studio.jobs import trainings
@@ -25,7 +26,12 @@ from studio.visit import NotFoundError, Visit
 router = APIRouter(tags=["trainings"])
 
 
-@router.post("/trainings", status_code=201, response_model=trainings_answers.QueuedTraining)
+@router.post(
+    "/trainings",
+    status_code=201,
+    response_model=trainings_answers.QueuedTraining,
+    responses=refuses(403, 413, 429, 507),
+)
 def create_training(asked: AskedTraining, visit: Visitor) -> dict[str, str]:
     """Queues a training that ends in a LoRA, which everybody here may then use; 422 names every field at fault.
 
@@ -40,7 +46,7 @@ def create_training(asked: AskedTraining, visit: Visitor) -> dict[str, str]:
     return {"id": job.id, "name": job.title}
 
 
-@router.get("/trainings", response_model=trainings_answers.Trainings)
+@router.get("/trainings", response_model=trainings_answers.Trainings, responses=refuses(403))
 def list_trainings(
     visit: Visitor,
     limit: Annotated[int, Query(ge=1, le=200)] = 50,
@@ -63,7 +69,7 @@ def list_choices(visit: Visitor) -> dict[str, Any]:
     return asking_to_train.describe_choices(visit)
 
 
-@router.get("/trainings/{job_id}", response_model=trainings_answers.Training)
+@router.get("/trainings/{job_id}", response_model=trainings_answers.Training, responses=refuses(404))
 def get_training(job_id: str, visit: Visitor) -> dict[str, Any]:
     """Returns a training with its pictures, its curve (at most some 400 points) and its samples."""
     last_event_id = events.read_last_id(visit.database)
@@ -78,7 +84,7 @@ def get_training(job_id: str, visit: Visitor) -> dict[str, Any]:
     }
 
 
-@router.post("/trainings/{job_id}/pause", response_model=trainings_answers.TrainingLine)
+@router.post("/trainings/{job_id}/pause", response_model=trainings_answers.TrainingLine, responses=refuses(404, 409))
 def pause_training(job_id: str, visit: Visitor) -> dict[str, Any]:
     """Pauses a training: after its next step all is saved, and the devices are free. 409 when it has ended."""
     visit.get_training(job_id)
@@ -86,7 +92,11 @@ def pause_training(job_id: str, visit: Visitor) -> dict[str, Any]:
     return _describe(visit, *visit.get_training(job_id))
 
 
-@router.post("/trainings/{job_id}/continue", response_model=trainings_answers.TrainingLine)
+@router.post(
+    "/trainings/{job_id}/continue",
+    response_model=trainings_answers.TrainingLine,
+    responses=refuses(403, 404, 409, 429, 507),
+)
 def continue_training(job_id: str, visit: Visitor) -> dict[str, Any]:
     """Queues a paused, failed, cancelled or interrupted training again; it goes on from its last state."""
     visit.get_training(job_id)
@@ -94,7 +104,7 @@ def continue_training(job_id: str, visit: Visitor) -> dict[str, Any]:
     return _describe(visit, *visit.get_training(job_id))
 
 
-@router.delete("/trainings/{job_id}", status_code=204)
+@router.delete("/trainings/{job_id}", status_code=204, responses=refuses(404, 409))
 def delete_training(job_id: str, visit: Visitor) -> Response:
     """Deletes a training with its captions, curve, samples, log and the state to go on from; its LoRA stays.
 
@@ -107,7 +117,7 @@ def delete_training(job_id: str, visit: Visitor) -> Response:
     return Response(status_code=204)
 
 
-@router.get("/trainings/{job_id}/samples/{step}/{number}", response_class=FileResponse)
+@router.get("/trainings/{job_id}/samples/{step}/{number}", response_class=FileResponse, responses=refuses(404))
 def get_sample(job_id: str, step: int, number: int, visit: Visitor, if_none_match: IfNoneMatch = None) -> Response:
     """Returns a sample, a WebP of at most 768 px; of a video its middle frame."""
     visit.get_training(job_id)
