@@ -12,7 +12,6 @@ const KINDS = [
   "training.step",
   "training.sample",
   "training.saved",
-  "training.deleted",
   "grid.done",
   "engine.state",
   "outputs.changed",
@@ -162,7 +161,6 @@ function receive(kind, message) {
   }
   if (kind.startsWith("training.")) {
     tellTraining(event);
-    if (kind === "training.deleted") readJobsAnew();
     return;
   }
   if (kind === "outputs.changed") {

@@ -52,13 +52,8 @@ function put(training) {
   putJob(training.job);
 }
 
-/** An event of a training: a point, a sample, a saved state, or that it was deleted. */
+/** An event of a training: a point, a sample, or a saved state. */
 export function hearTraining(event) {
-  if (event.kind === "training.deleted") {
-    trainings.delete(event.job_id);
-    drawTrainings();
-    return;
-  }
   const training = trainings.get(event.job_id);
   if (!training?.points) {
     lookSoon(event.job_id);
