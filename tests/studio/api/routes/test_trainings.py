@@ -1,6 +1,7 @@
 """Trainings over REST, with a worker that pretends: asked, run, paused, gone on with, ended."""
 
 import json
+import time
 from collections.abc import Callable
 from dataclasses import replace
 from pathlib import Path
@@ -305,7 +306,7 @@ def test_pictures_of_other_things_are_made_first_and_their_time_is_told_apart(
         return usual(replace(lesson, on_event=lambda event: (heard.append((event["event"],)), lesson.on_event(event))))
 
     usual, worker.learn = worker.learn, learn
-    job_id = ask(prior_prompts=["auto", " A dog ", "A dog"], steps=2)
+    job_id = ask(prior_prompts=["auto", " A dog ", "A dog"], steps=11)
     worker.run_next()
     examples = tuple(example.prompt for example in model.examples)
     assert heard[0] == ((*examples, "A dog"), 1.0)
@@ -386,11 +387,35 @@ def test_what_a_training_takes_is_known_once_one_was_measured(client: TestClient
         return next(model for model in choices["models"] if model["id"] == "demo-sdxl")["strengths"]["usual"]
 
     assert (read()["steps"], read()["seconds"]) == (500, None)
-    ask()
+    ask(steps=11)
     worker.run_next()
     assert read()["seconds"] > 0
     job_id = ask(name="other")
     assert look(client, job_id)["job"]["eta_s"] > 0
+
+
+def test_what_is_left_is_told_by_steps_alone_and_while_it_does_other_things_too(
+    client: TestClient, worker: Worker, ask: Ask, database: Database
+) -> None:
+    """Thirty steps of 20 ms, between which something is compiled for half a second, and samples are made twice."""
+    job_id = ask(steps=30)
+
+    def learn(lesson: Lesson) -> Learnt:
+        def hear(event: dict[str, Any]) -> None:
+            if event["event"] == "step" and event["step"] == 3:
+                lesson.on_event({"event": "compiling", "shape": "192x320"})
+                time.sleep(0.5)
+            lesson.on_event(event)
+
+        return pretend_to_learn(replace(lesson, on_event=hear), step_s=0.02)
+
+    worker.learn = learn
+    worker.run_next()
+    told = [json.loads(event.data) for event in events.read_after(database, 0) if event.job_id == job_id]
+    steps = [event for event in told if event.get("phase") == "training" and "eta_s" in event]
+    known = [(event["step"], event["eta_s"]) for event in steps if event["eta_s"] is not None]
+    assert known[0][0] > 7, "too few steps were heard before"
+    assert all(left_s < 2 for _, left_s in known), "by the time since the first step it would be four and more"
 
 
 def test_models_that_cannot_learn_are_no_choice(client: TestClient, catalog: Catalog) -> None:
