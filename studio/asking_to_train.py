@@ -18,7 +18,7 @@ from pipelines.recipes.resolving import resolve
 from pipelines.training.data.prompts import AUTO
 from studio.jobs import trainings
 from studio.jobs.costs import lessons
-from studio.jobs.costs.estimates import History, read_history
+from studio.jobs.costs.estimates import ALONE, TWINS, History, read_history
 from studio.jobs.job import TRAIN, Job
 from studio.jobs.queue import Wanted
 from studio.jobs.training import STRENGTHS, AskedTraining, Numbers, count_rounds, find_numbers
@@ -124,10 +124,12 @@ def _describe_strength(numbers: Numbers, model: Model, worker: WorkerRow, histor
     def describe(programs: str) -> dict[str, Any]:
         steps = numbers.steps * count_rounds(model)
         seconds = lessons.estimate_training_s(history, model.id, steps=steps, programs=programs)
-        step_s = history.step_s(Recipe(model=model.id, prompt=""), programs)
-        return {**lessons.describe_cost(seconds, worker), "step_s": step_s}
+        measured = lessons.make_measure(model.id)
+        is_about = seconds is not None and not history.is_measured(measured, programs)
+        step_s = history.step_s(measured, programs)
+        return {**lessons.describe_cost(seconds, worker), "step_s": step_s, "is_about": is_about}
 
-    return {**vars(numbers), **describe(lessons.TWINS), "alone": describe(lessons.ALONE)}
+    return {**vars(numbers), **describe(TWINS), "alone": describe(ALONE)}
 
 
 def _find_model(visit: Visit, asked: AskedTraining, problems: dict[str, Message]) -> Model | None:

@@ -29,9 +29,13 @@ class Taking(Answer):
 
 
 class TrainingTaking(Taking):
-    """What a training will take; null: no such training of this model was measured here yet."""
+    """What a training will take; null: no training of this model was measured here yet.
+
+    `is_about`: no such training was, but one with twins in place of one without, or the steps of one that was paused.
+    """
 
     step_s: float | None = eg(0.35)
+    is_about: bool = eg(False)
 
 
 class TrainingStrength(TrainingNumbers, TrainingTaking):

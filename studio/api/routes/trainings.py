@@ -64,7 +64,8 @@ def list_choices(visit: Visitor) -> dict[str, Any]:
     """Lists the models that can learn, with the numbers behind each strength, and what each will take.
 
     `seconds`, `step_s` and `cost_usd` are from trainings on this machine (null: never measured, or without a price);
-    `alone` without twins (`preserve`), `prior.picture` for each picture made first.
+    `alone` without twins (`preserve`), `prior.picture` for each picture made first. `is_about` marks what was measured
+    only of trainings that are alike.
     """
     return asking_to_train.describe_choices(visit)
 

@@ -320,7 +320,7 @@ def test_pictures_of_other_things_are_made_first_and_their_time_is_told_apart(
     told = next(one for one in choices["models"] if one["id"] == model.id)
     assert told["prior"]["prompts"] == len(examples)
     assert told["prior"]["picture"]["seconds"] > 0
-    assert (told["strengths"]["usual"]["seconds"] > 0, told["strengths"]["usual"]["alone"]["seconds"]) == (True, None)
+    assert told["strengths"]["usual"]["seconds"] > 0
 
     plain, first = ask(name="plain", steps=2), ask(name="first", prior_prompts=["auto", "A dog"], steps=2)
     waits = [look(client, job_id)["job"]["eta_s"] for job_id in (plain, first)]
@@ -382,16 +382,49 @@ def test_a_training_is_no_recipe(client: TestClient, ask: Ask) -> None:
 
 
 def test_what_a_training_takes_is_known_once_one_was_measured(client: TestClient, worker: Worker, ask: Ask) -> None:
-    def read() -> Any:
-        choices = client.get("/api/v1/trainings/choices").json()
-        return next(model for model in choices["models"] if model["id"] == "demo-sdxl")["strengths"]["usual"]
-
-    assert (read()["steps"], read()["seconds"]) == (500, None)
+    told = read_strength(client)
+    assert (told["steps"], told["seconds"], told["is_about"]) == (500, None, False)
     ask(steps=11)
     worker.run_next()
-    assert read()["seconds"] > 0
+    assert read_strength(client)["seconds"] > 0
     job_id = ask(name="other")
     assert look(client, job_id)["job"]["eta_s"] > 0
+
+
+@pytest.mark.parametrize(("trigger", "known", "other"), [("zorb", "usual", "alone"), ("", "alone", "usual")])
+def test_trainings_with_twins_and_without_tell_each_others_time(  # noqa: PLR0917 - fixtures
+    client: TestClient, worker: Worker, ask: Ask, upload: Callable[..., str], trigger: str, known: str, other: str
+) -> None:
+    ask(trigger=trigger, pictures=[{"id": upload("red"), "caption": "A zorb"}], steps=11)
+    worker.run_next()
+    told = read_strength(client)
+    times = {"usual": told, "alone": told["alone"]}
+    assert [times[name]["is_about"] for name in (known, other)] == [False, True]
+    assert times["usual"]["step_s"] == pytest.approx(2 * times["alone"]["step_s"], abs=1e-3)
+    assert times["usual"]["seconds"] > times["alone"]["seconds"] > 0
+
+
+@pytest.mark.parametrize("act", ["pause", "cancel"])
+def test_a_training_that_ended_early_teaches_what_a_step_takes(
+    client: TestClient, worker: Worker, ask: Ask, database: Database, act: str
+) -> None:
+    job_id = ask(steps=30)
+    url = f"/api/v1/trainings/{job_id}/pause" if act == "pause" else f"/api/v1/jobs/{job_id}"
+    interrupt(worker, 20, lambda: client.request("POST" if act == "pause" else "DELETE", url))
+    worker.run_next()
+    assert look(client, job_id)["job"]["state"] in ("paused", "cancelled")
+    told = read_strength(client)
+    assert (told["is_about"], told["seconds"]) == (True, pytest.approx(500 * told["step_s"]))
+    before = len(database.read("SELECT * FROM timings"))
+    client.post(f"/api/v1/trainings/{job_id}/continue")
+    worker.run_next()
+    [row] = database.read("SELECT step_s, fixed_s FROM timings ORDER BY id DESC LIMIT 1")
+    assert (len(database.read("SELECT * FROM timings")), row["step_s"] > 0, row["fixed_s"]) == (before + 1, True, None)
+
+
+def read_strength(client: TestClient) -> Any:
+    choices = client.get("/api/v1/trainings/choices").json()
+    return next(model for model in choices["models"] if model["id"] == "demo-sdxl")["strengths"]["usual"]
 
 
 def test_what_is_left_is_told_by_steps_alone_and_while_it_does_other_things_too(
