@@ -165,8 +165,8 @@ def test_loras_of_an_older_version_belong_to_whoever_trained_them_last(tmp_path:
         trained = (("ada", "done", '["a", "b"]', 1), ("bob", "done", '["a"]', 2), ("ada", "failed", '["c"]', 3))
         for number, (owner, state, loras, at) in enumerate(trained):
             old.execute(
-                "INSERT INTO jobs (id, kind, owner, state, recipe, model, shape, created_at, queued_at, steps, programs, "
-                "finished_at) VALUES (?, 'train', ?, ?, '{}', 'm', '8x8', 1, 1, 2, 'train', ?)",
+                "INSERT INTO jobs (id, kind, owner, state, recipe, model, shape, created_at, queued_at, steps, "
+                "programs, finished_at) VALUES (?, 'train', ?, ?, '{}', 'm', '8x8', 1, 1, 2, 'train', ?)",
                 (str(number), owner, state, at),
             )
             old.execute(
