@@ -86,6 +86,18 @@ _SETTINGS = f"""
 </div>
 """
 
+_SAMPLE = f"""
+<dialog class="lu-zoom lu-sample" id="lu-sample" data-text-aria-label="train.sampleLarge">
+  <figure><img id="lu-sample-picture" alt="">
+    <figcaption class="lu-num" id="lu-sample-words" role="status"></figcaption></figure>
+  <button type="button" class="lu-icon-button lu-zoom-step" data-step="-1"
+    data-text-aria-label="detail.newer">{icon("left")}</button>
+  <button type="button" class="lu-icon-button lu-zoom-step" data-step="1"
+    data-text-aria-label="detail.older">{icon("chevron")}</button>
+  <button type="button" class="lu-icon-button" data-text-aria-label="common.close">{icon("close")}</button>
+</dialog>
+"""
+
 HTML = f"""
 <section class="lu-train lu-scroll" id="lu-train" aria-labelledby="lu-train-title">
   <div class="lu-train-head">
@@ -93,6 +105,7 @@ HTML = f"""
     <p data-text="train.lead"></p>
   </div>
   <p class="lu-message" id="lu-train-message" role="alert"></p>
+  <p class="lu-sr" id="lu-train-live" role="status"></p>
   <div class="lu-train-cards" id="lu-train-cards"></div>
   <form class="lu-train-form" id="lu-train-form" data-text-aria-label="train.new" novalidate>
     {_PICTURES}
@@ -102,5 +115,6 @@ HTML = f"""
     <summary data-text="train.earlier"></summary>
     <div class="lu-train-cards" id="lu-train-ended"></div>
   </details>
+  {_SAMPLE}
 </section>
 """

@@ -97,7 +97,7 @@ def test_twelve_pictures_become_a_lora_that_is_used(open_page: OpenPage, keep: K
     check_access(page)
     keep(page, "train-done-dark")
 
-    card.get_by_role("button", name="Use it").click()
+    card.get_by_role("button", name="Use it: zorb").click()
     expect(page.locator('#lu-loras-list li[data-key="zorb"]')).to_be_visible()
     expect(page.locator("#lu-prompt")).to_have_value("A zorb on a table")
 

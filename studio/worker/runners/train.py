@@ -210,7 +210,9 @@ class _Watch:
             self._report(self._prior)
             return
         phase = "sampling" if progress.phase in SAMPLING and self._done is not None else progress.phase
-        self._report(Progress(phase=phase, done=progress.done, total=progress.total, detail=progress.detail))
+        is_of_samples = self._done is not None and phase != "compiling"
+        detail = "" if is_of_samples else progress.detail  # it names files of this machine
+        self._report(Progress(phase=phase, done=progress.done, total=progress.total, detail=detail))
 
     def on_event(self, event: dict[str, Any]) -> None:
         """Hears one event of the engine; those that nobody needs pass by."""

@@ -12,6 +12,7 @@ from fastapi.testclient import TestClient
 
 from pipelines.files.metadata import read_recipe_of
 from pipelines.models.catalog import Catalog, Shape
+from pipelines.stages import Progress
 from studio import events
 from studio.access.users import Users
 from studio.access_settings import EVERYBODY, Mode
@@ -257,6 +258,17 @@ def test_when_the_server_stops_a_training_saves_and_stays_in_line(
     assert look(client, job_id)["job"]["state"] == "done"
 
 
+def test_an_interrupted_training_says_what_its_own_button_does(
+    client: TestClient, ask: Ask, database: Database
+) -> None:
+    job_id = ask()
+    assert claims.claim_next(database, resident=None)
+    claims.interrupt_running(database)
+    error = look(client, job_id)["job"]["error"]
+    assert error["detail"] == "The server stopped while this training was running."
+    assert error["advice"] == "Go on continues from its last saved step."
+
+
 def test_a_lost_claim_leaves_nothing_behind(client: TestClient, worker: Worker, ask: Ask, database: Database) -> None:
     job_id = ask()
     interrupt(worker, 6, lambda: claims.requeue_running(database))
@@ -449,6 +461,25 @@ def test_what_is_left_is_told_by_steps_alone_and_while_it_does_other_things_too(
     known = [(event["step"], event["eta_s"]) for event in steps if event["eta_s"] is not None]
     assert known[0][0] > 7, "too few steps were heard before"
     assert all(left_s < 2 for _, left_s in known), "by the time since the first step it would be four and more"
+
+
+def test_what_is_told_of_its_samples_names_no_file_of_this_machine(
+    client: TestClient, worker: Worker, ask: Ask, database: Database
+) -> None:
+    job_id = ask()
+
+    def learn(lesson: Lesson) -> Learnt:
+        def hear(event: dict[str, Any]) -> None:
+            lesson.on_event(event)
+            if event["event"] == "step" and event["step"] == 2:
+                lesson.on_progress(Progress(phase="loading", detail="LoRA /data/training/samples/zorb-000002"))
+
+        return pretend_to_learn(replace(lesson, on_event=hear))
+
+    worker.learn = learn
+    worker.run_next()
+    told = [json.loads(event.data) for event in events.read_after(database, 0) if event.job_id == job_id]
+    assert [event["phase_detail"] for event in told if event.get("phase") == "loading"] == [""]
 
 
 def test_models_that_cannot_learn_are_no_choice(client: TestClient, catalog: Catalog) -> None:

@@ -220,12 +220,13 @@ export const cancelPlan = () => call("DELETE", `${SYSTEM}/plan`);
 
 const TRAININGS = "api/v1/trainings";
 const trainingPath = (id) => `${TRAININGS}/${encodeURIComponent(id)}`;
-export const readTrainings = () => call("GET", TRAININGS);
+export const readTrainings = () => call("GET", `${TRAININGS}?limit=200`);
 export const readTrainingChoices = () => call("GET", `${TRAININGS}/choices`);
 export const readTraining = (id) => call("GET", trainingPath(id));
 export const submitTraining = (asked) => call("POST", TRAININGS, asked);
 export const pauseTraining = (id) => call("POST", `${trainingPath(id)}/pause`);
 export const continueTraining = (id) => call("POST", `${trainingPath(id)}/continue`);
+export const deleteTraining = (id) => call("DELETE", trainingPath(id));
 
 const PRESETS = "api/v1/presets";
 

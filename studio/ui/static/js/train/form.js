@@ -47,6 +47,12 @@ export async function loadChoices() {
   drawForm();
 }
 
+/** Fills the form from a training as `readTraining` answers it. */
+export async function fillForm({ trigger, model, strength }) {
+  keep({ trigger, model, strength });
+  find("lu-train-trigger").focus();
+}
+
 function keep(values) {
   draft = { ...draft, ...values };
   if (!hasNamed) draft.name = draft.trigger.trim();
