@@ -155,14 +155,26 @@ def find_lora_file(ref: str, folder: Path | None) -> Path | None:
     if not place.is_absolute() and (folder is None or ".." in place.parts):
         return None
     parent = ((folder or Path()) / place).parent
-    try:
-        names = sorted(file.name for file in parent.iterdir() if file.name.lower().endswith(SUFFIX))
-    except OSError:
-        return None
-    found = next((parent / name for name in names if name[: -len(SUFFIX)] == place.name), None)
+    found = next((parent / name for name in _list_names(parent) if name[: -len(SUFFIX)] == place.name), None)
     if found is None and place.name and (inside := parent / place.name / ADAPTER_MODEL).is_file():
         return inside
     return found
+
+
+def find_namesake(name: str, folder: Path) -> str | None:
+    """Returns the ref of the LoRA of this name, whatever the case of its letters; None where there is none.
+
+    Both would be one file on a disk that does not tell cases apart, and one word to people.
+    """
+    refs = [file[: -len(SUFFIX)] for file in _list_names(folder)]
+    return next((ref for ref in sorted(refs, key=name.__ne__) if ref.casefold() == name.casefold()), None)
+
+
+def _list_names(folder: Path) -> list[str]:
+    try:
+        return sorted(file.name for file in folder.iterdir() if file.name.lower().endswith(SUFFIX))
+    except OSError:
+        return []
 
 
 def _walk(folder: Path, depth: int = 0, seen: frozenset[Path] = frozenset()) -> Iterator[Path]:

@@ -12,7 +12,14 @@ from typing import BinaryIO
 
 from pipelines.errors import LumeshError
 from pipelines.families import name_families
-from pipelines.loras.files import SUFFIX, LoraFile, find_lora_file, inspect_lora, list_lora_files, read_lora
+from pipelines.loras.files import (
+    SUFFIX,
+    LoraFile,
+    find_namesake,
+    inspect_lora,
+    list_lora_files,
+    read_lora,
+)
 from pipelines.loras.settings import find_adapter_config
 from pipelines.messages import Message, say
 
@@ -91,13 +98,14 @@ def keep(file: BinaryIO, folder: Path, ref: str) -> LoraFile:
         )
     os.fsync(file.fileno())
     target = folder / f"{ref}{SUFFIX}"
+    taken = find_namesake(ref, folder)
     try:
-        if find_lora_file(ref, folder) is not None:
+        if taken is not None:
             raise FileExistsError
         target.touch(exist_ok=False)  # reserves the name atomically: only one of two simultaneous uploads succeeds
     except FileExistsError as error:
         raise LoraNameTakenError(
-            say("{name} is in the loras folder.", name=repr(ref)),
+            say("{name} is in the loras folder.", name=repr(taken or ref)),
             advice=say("Delete that one first, or give this one another name."),
         ) from error
     part.replace(target)

@@ -58,6 +58,7 @@ _CACHE = f"""
   {_cache("programs", "system.programs", "system.clearPrograms")}
   {_cache("plans", "system.plans", "system.clearPlans")}
   {_cache("layouts", "system.layouts", "system.clearLayouts")}
+  {_cache("trainings", "system.trainings", "system.clearTrainings")}
 </dl>
 <p class="lu-model-note" data-text="system.cacheNote"></p>
 """

@@ -6,6 +6,13 @@ from studio.api.answers.library import UPLOAD
 from studio.jobs.training import Strength
 
 
+class QueuedTraining(Answer):
+    """A training that was queued; `name` is what its LoRA will be called."""
+
+    id: str = eg(JOB)
+    name: str = eg("zorb")
+
+
 class TrainingNumbers(Answer):
     """What a training does: updates of the weights, width of the LoRA's matrices, peak learning rate."""
 
@@ -22,9 +29,13 @@ class Taking(Answer):
 
 
 class TrainingTaking(Taking):
-    """What a training will take; null: no such training of this model was measured here yet."""
+    """What a training will take; null: no training of this model was measured here yet.
+
+    `is_about`: no such training was, but one with twins in place of one without, or the steps of one that was paused.
+    """
 
     step_s: float | None = eg(0.35)
+    is_about: bool = eg(False)
 
 
 class TrainingStrength(TrainingNumbers, TrainingTaking):

@@ -11,6 +11,7 @@ import shutil
 import time
 from collections import Counter
 from collections.abc import Sequence
+from dataclasses import replace
 from pathlib import Path
 from typing import Any
 
@@ -72,7 +73,10 @@ def run(bench: Bench, job: Job) -> None:
             refs = _install(bench, job, training, learnt.files)
             _finish(bench, job, model, watch, refs=refs, compiles=learnt.compiles)
             training_files.forget_work(folder)
-        elif watch.is_ending:
+            return
+        if (measured := watch.measure(is_done=False)) is not None:
+            bench.desk.record(measured)
+        if watch.is_ending:
             log.info("training %s goes back in line", job.id)  # as every running job, once this process has ended
         elif watch.is_pausing:
             bench.desk.trainings.end_paused(job)
@@ -141,7 +145,7 @@ def _finish(bench: Bench, job: Job, model: Model, watch: "_Watch", *, refs: dict
             timings={"total_s": round(watch.took_s, 2), "step_ms": round(1000 * (watch.times.step_s or 0.0), 3)},
             compiles=compiles,
             revision="",
-            measured=watch.measure(),
+            measured=watch.measure(is_done=True),
         ),
     )
 
@@ -238,20 +242,19 @@ class _Watch:
             case _:
                 log.info("training %s: %s", self._job.id, event)
 
-    def measure(self) -> Measured | None:
-        """Returns what a whole training took, for the next one's estimate; None where an earlier attempt did a part."""
+    def measure(self, *, is_done: bool) -> Measured | None:
+        """Returns what the training took, for the next one's estimate; None where it did not come to steps.
+
+        Of one that ended before its end, or that an earlier attempt began, only what a step took.
+        """
         step_s = self.times.step_s
-        if self._is_resumed or step_s is None:
+        if step_s is None:
             return None
-        return Measured(
-            model=self._job.recipe.model,
-            shape=self._job.programs,
-            batch_size=1,
-            step_s=step_s,
-            fixed_s=max(0.0, self.took_s - self._prior_s - self._job.steps * step_s),
-            estimated_s=self._estimate_s,
-            took_s=self.took_s,
-        )
+        steps = Measured(model=self._job.recipe.model, shape=self._job.programs, batch_size=1, step_s=step_s)
+        if self._is_resumed or not is_done:
+            return steps
+        fixed_s = max(0.0, self.took_s - self._prior_s - self._job.steps * step_s)
+        return replace(steps, fixed_s=fixed_s, estimated_s=self._estimate_s, took_s=self.took_s)
 
     def _count(self, event: dict[str, Any]) -> int:
         return self._before + int(event["step"])

@@ -220,6 +220,7 @@ const CLEAR_QUESTIONS = {
   programs: "system.confirmPrograms",
   plans: "system.confirmPlans",
   layouts: "system.confirmLayouts",
+  trainings: "system.confirmTrainings",
 };
 
 async function drawCache() {
@@ -237,7 +238,7 @@ async function clear(what, anyway = false) {
     toast(t(freed.was_compiling ? "system.freedAnyway" : "system.freed", { size: bytes(freed.bytes) }));
     await Promise.all([drawCache(), drawDisk()]);
   } catch (error) {
-    if (error.status !== 409 || what === "layouts") return say(error);
+    if (error.status !== 409 || ["layouts", "trainings"].includes(what)) return say(error);
     const title = t("common.sentence", { text: error.title });
     if (confirm(together(title, error.detail, t("system.clearAnyway")))) await clear(what, true);
   }

@@ -1,6 +1,6 @@
 // What can be done with a training now: its buttons, in their order. Not here: how they look (card.js).
 
-import { continueTraining, deleteTraining, loraFile, pauseTraining, readTraining } from "../core/api.js";
+import { continueTraining, deleteLora, deleteTraining, loraFile, pauseTraining, readTraining } from "../core/api.js";
 import { setAside } from "../core/store.js";
 import { t, together } from "../core/text.js";
 import { toast } from "../core/toasts.js";
@@ -62,12 +62,18 @@ async function attempt(ask) {
 
 const fill = async ({ id }) => fillForm(await readTraining(id));
 
-async function remove({ id, name }, forget) {
+/** Its LoRA only if that is wanted too: who trained one has no other place to delete it, unless an admin. */
+async function remove({ id, name, loras }, forget) {
   if (!confirm(t("train.confirmDelete", { name }))) return;
   await attempt(async () => {
     await deleteTraining(id);
     forget(id);
     toast(t("train.deleted", { name }));
+    const names = loras.join(", ");
+    if (!loras.length || !confirm(t("train.confirmDeleteLora", { name: names }))) return;
+    for (const ref of loras) await deleteLora(ref);
+    toast(t("loras.deleted", { name: names }));
+    await loadLoras();
   });
 }
 

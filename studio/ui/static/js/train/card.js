@@ -7,7 +7,7 @@ import { ago, costText, hasPrice, seconds } from "../core/format.js";
 import { fractionOf, pausingText, progressLine, waitingLine } from "../core/progress.js";
 import { isFinal, modelOf, placeOf } from "../core/store.js";
 import { t, together } from "../core/text.js";
-import { said } from "../core/translate_server.js";
+import { said, saidList } from "../core/translate_server.js";
 import { drawCurve } from "./curve.js";
 import { numbersText } from "./form.js";
 import { openSample } from "./sample.js";
@@ -60,7 +60,7 @@ function stateText(training, job) {
   if (job.state === "queued") return [waitingLine(job, placeOf(job)), saved].filter(Boolean).join(" · ");
   if (job.state === "done") return [t("state.done"), took, cost, when].filter(Boolean).join(" · ");
   const why = job.error ? together(said(job.error, "detail"), said(job.error, "advice")) : "";
-  return [t(`state.${job.state}`), saved, when, why].filter(Boolean).join(" · ");
+  return [t(`state.${job.state}`), saved, when, why, ...saidList(job, "notes")].filter(Boolean).join(" · ");
 }
 
 function drawActions(place, { name: training }, actions) {

@@ -208,11 +208,12 @@ function costText(numbers, prior) {
   const learning = draft.keep !== "off" && hasTrigger() ? numbers : numbers.alone;
   if (learning.seconds === null) return t("train.unknownTime");
   const count = countPrior(prior);
-  if (count && prior.picture.seconds === null) return t("train.takesThen", { time: seconds(learning.seconds) });
+  const like = learning.is_about ? t("train.takenFromOthers") : "";
+  if (count && prior.picture.seconds === null) return together(t("train.takesThen", { time: seconds(learning.seconds) }), like);
   const sum = (name) => learning[name] + count * prior.picture[name];
   const time = seconds(sum("seconds"));
-  if (learning.cost_usd === null) return t("train.takes", { time });
-  return t("train.takesCosting", { time, cost: moneyText(sum("cost_usd")) });
+  if (learning.cost_usd === null) return together(t("train.takes", { time }), like);
+  return together(t("train.takesCosting", { time, cost: moneyText(sum("cost_usd")) }), like);
 }
 
 async function submit(sent) {
