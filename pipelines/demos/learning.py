@@ -4,6 +4,7 @@ Its are the loop with late losses, stops and signals, Muon and AdamW, the state 
 mesh; only what is learned is the demos'. Batches are a pure function of the step, so a resumed run sees the same ones.
 """
 
+import math
 from collections.abc import Callable, Mapping
 from contextlib import ExitStack
 from dataclasses import dataclass, field
@@ -108,7 +109,7 @@ def train(
 ) -> dict[str, np.ndarray]:
     """Trains from the start or the newest state in `folder`, and returns the EMA of the parameters.
 
-    Raises Unfinished when it is asked to stop before its last step, after at least one; DivergedError when ten steps in
+    Raises Unfinished when it is asked to stop before its last step; DivergedError when ten steps in
     a row have no finite gradients; RecipeError for the state of another task or network.
     """
     course = task.course
@@ -126,7 +127,7 @@ def train(
         stack.callback(states.close)
         first = 0
         if states.newest is not None:
-            state = states.load(describe_state(state), facts, on_damage=tqdm.write)
+            state = states.load(describe_state(state), facts, tell=tqdm.write)
             first = int(state.step)
         report = stack.enter_context(Report(folder / "log.jsonl", None, first=first))
         bar = stack.enter_context(tqdm(total=course.steps, initial=first, desc=task.name, unit="step", mininterval=2.0))
@@ -196,9 +197,10 @@ def _tell(bar: Any, report: Report) -> Callable[[dict[str, Any]], None]:
         if event["event"] != "step":
             return
         loss = event["loss"]
-        smoothed = loss if smoothed is None else 0.98 * smoothed + 0.02 * loss
+        if loss is not None:  # as of a step that was skipped
+            smoothed = loss if smoothed is None else 0.98 * smoothed + 0.02 * loss
         skipped = f", {event['skipped']} steps skipped" if event["skipped"] else ""
-        bar.set_postfix_str(f"loss {smoothed:.4f}{skipped}")
+        bar.set_postfix_str(f"loss {math.nan if smoothed is None else smoothed:.4f}{skipped}")
         bar.update()
 
     return hear

@@ -37,7 +37,10 @@ from pipelines.runtime.weights.components import abstract_input, abstract_weight
 from pipelines.stages import Embeddings
 
 GUIDANCE = 1.0
-"""What dev's guidance embedding is told while training, as diffusers' scripts have it."""
+"""What dev's guidance embedding is told while training: that of the command lines in diffusers' README.
+
+Their script, train_dreambooth_lora_flux2.py, takes 3.5 where `--guidance_scale` is left out.
+"""
 # A size's heads -> what musubi-tuner and ModelSpec call it.
 _BASES = {
     24: ("flux_2_klein_4b", "Flux.2-klein-4b"),

@@ -274,13 +274,13 @@ class _Watch:
         if self._is_resumed and done == self._before + 1:  # this expert had saved nothing
             self._bench.desk.trainings.go_back(self._job, self._before)
         self._done = done
-        self._window.append(float(event["loss"]))
+        if event["loss"] is not None:  # as of a step that was skipped
+            self._window.append(float(event["loss"]))
         if done % self._every == 0 or done - self._before == self.round_steps:
-            loss = float(np.mean(self._window))
-            self._window.clear()
-            rate = float(event["learning_rate"])
-            if np.isfinite(loss):
+            if self._window:
+                loss, rate = float(np.mean(self._window)), float(event["learning_rate"])
                 self._bench.desk.trainings.add_point(self._job, step=done, loss=loss, learning_rate=rate)
+            self._window.clear()
         self._report(Progress(phase="training", done=done, total=self._job.steps))
 
     def _hear_sample(self, step: int, file: Path) -> None:
