@@ -113,8 +113,7 @@ def run_steps(
                         duty(done, state)
     while teller.waiting:
         teller.tell()
-    _save(states, done, state, facts, on_event)
-    states.wait()
+    _save(states, done, state, facts, on_event, is_last=True)
     return state, done
 
 
@@ -185,16 +184,37 @@ def _agree(stop: Stop, done: int, *, is_time: bool) -> tuple[bool, bool]:
     return stop.is_asked, found[0][2]
 
 
-def _save(states: StateFolder, done: int, state: TrainState, facts: Mapping[str, Any], on_event: OnEvent) -> None:
-    """Starts to save; a disk that is full is told, and training goes on."""
-    try:
-        states.save(done, state, facts)
-    except OSError as error:
-        on_event(
-            {"event": "note", "text": say("The state could not be saved: {error}. Training goes on.", error=error)}
-        )
-        return
-    on_event({"event": "saved", "step": done})
+def _save(
+    states: StateFolder,
+    done: int,
+    state: TrainState,
+    facts: Mapping[str, Any],
+    on_event: OnEvent,
+    *,
+    is_last: bool = False,
+) -> None:
+    """Starts to save, and waits for it if it `is_last`; a disk that is full is told, and training goes on.
+
+    States are written in the background: that the disk refused one is known when the next is to be saved.
+    """
+
+    def attempt(act: Callable[[], None]) -> bool:
+        try:
+            act()
+        except OSError as error:
+            text = say("The state could not be saved: {error}. Training goes on.", error=error)
+            if is_last:
+                text = say(
+                    "The last state could not be saved: {error}. Who goes on later does so from the one before.",
+                    error=error,
+                )
+            on_event({"event": "note", "text": text})
+            return False
+        return True
+
+    attempt(states.wait)
+    if attempt(lambda: states.save(done, state, facts)) and (not is_last or attempt(states.wait)):
+        on_event({"event": "saved", "step": done})
 
 
 @contextmanager

@@ -9,8 +9,13 @@ says so instead of going on with it.
 
 import functools
 import json
+import logging
+import os
+import re
+import shutil
 import sys
-from collections.abc import Callable, Mapping
+from collections.abc import Callable, Iterator, Mapping
+from contextlib import contextmanager
 from pathlib import Path
 from typing import Any
 
@@ -25,6 +30,8 @@ from pipelines.runtime.devices import hosts
 _DAMAGED = ("DATA_LOSS", "OUT_OF_RANGE", "NOT_FOUND")
 """What tensorstore says of files that are cut off, changed, or gone."""
 _ABANDONED = "Event loop is closed"
+_OF_SYSTEM = re.compile(r"os_error_code='(\d+)'")
+"""How tensorstore says which error the operating system gave it, such as 28 of a full disk."""
 
 
 def find_newest(folder: Path) -> int | None:
@@ -62,7 +69,10 @@ class StateFolder:
         return self._manager.latest_step() if self._last is None else self._last
 
     def save(self, step: int, state: Any, facts: Mapping[str, Any]) -> None:
-        """Starts to write the state after so many steps; copies of its arrays are made before this returns."""
+        """Starts to write the state after so many steps; copies of its arrays are made before this returns.
+
+        Raises OSError for a disk that refuses it; `wait` before, or this raises what the state before it met.
+        """
         if step == self.newest:
             return
         if self._is_own:
@@ -70,9 +80,10 @@ class StateFolder:
             self._last = step
             if not hosts.is_leader():
                 return
-        self._manager.save(
-            step, args=ocp.args.Composite(state=ocp.args.StandardSave(state), facts=ocp.args.JsonSave(dict(facts)))
-        )
+        with self._as_os_error():
+            self._manager.save(
+                step, args=ocp.args.Composite(state=ocp.args.StandardSave(state), facts=ocp.args.JsonSave(dict(facts)))
+            )
 
     def load(
         self, described: Any, facts: Mapping[str, Any], *, on_damage: Callable[[str], None] = lambda _text: None
@@ -127,11 +138,44 @@ class StateFolder:
         return state
 
     def wait(self) -> None:
-        """Returns when everything is on disk."""
-        self._manager.wait_until_finished()
+        """Returns when everything is on disk; raises OSError if the disk refused the last state."""
+        with self._as_os_error():
+            self._manager.wait_until_finished()
 
     def close(self) -> None:
         self._manager.close()
+
+    @contextmanager
+    def _as_os_error(self) -> Iterator[None]:
+        """Context in which what the operating system refuses is an OSError, and the part that was written is removed.
+
+        tensorstore raises ValueError, later and from another thread.
+        """
+        _silence_refusals()
+        try:
+            yield
+        except ValueError as error:
+            number = _find_os_error(error)
+            if number is None:
+                raise
+            self._last = None
+            for partial in self._folder.glob("*.orbax-checkpoint-tmp"):
+                shutil.rmtree(partial, ignore_errors=True)
+            raise OSError(number, os.strerror(number), str(self._folder)) from error
+
+
+def _find_os_error(error: BaseException | None) -> int | None:
+    """Returns the number of the operating system's error that tensorstore tells of; None for other errors."""
+    found = _OF_SYSTEM.search(str(error))
+    return int(found[1]) if found else None
+
+
+@functools.cache
+def _silence_refusals() -> None:
+    """Keeps orbax from logging four tracebacks of each state that a disk refuses, which is told in one line."""
+    logging.getLogger("absl").addFilter(
+        lambda record: not (record.exc_info and _find_os_error(record.exc_info[1]) is not None)
+    )
 
 
 @functools.cache

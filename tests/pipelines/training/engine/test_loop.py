@@ -1,5 +1,8 @@
 """The loop: what a step that is no number, a failing batch, a full disk and a stop do to a training."""
 
+import resource
+from collections.abc import Iterator
+from contextlib import contextmanager
 from pathlib import Path
 from typing import Any
 
@@ -101,3 +104,43 @@ def test_a_time_limit_stops_it(tmp_path: Path) -> None:
     stop.limit(0.0)
     _, done, _ = _run(tmp_path, stop=stop)
     assert (done, stop.reason) == (1, "time limit")
+
+
+@contextmanager
+def _refusing_large_files() -> Iterator[None]:
+    """A disk that takes no more, which is told as a file that is too large: Python ignores the signal of it."""
+    soft, hard = resource.getrlimit(resource.RLIMIT_FSIZE)
+    resource.setrlimit(resource.RLIMIT_FSIZE, (100_000, hard))
+    try:
+        yield
+    finally:
+        resource.setrlimit(resource.RLIMIT_FSIZE, (soft, hard))
+
+
+def test_a_state_that_the_disk_refuses_is_told_and_the_next_one_is_saved(
+    tmp_path: Path, capfd: pytest.CaptureFixture[str]
+) -> None:
+    noise = jnp.asarray(np.random.default_rng(0).normal(size=500_000), jnp.float32)
+    state = TrainState(jnp.zeros((), jnp.int32), {"w": noise}, (), {})
+    states = StateFolder(tmp_path / "state", keep=2)
+    with _refusing_large_files():
+        states.save(1, state, {})
+        with pytest.raises(OSError, match="too large"):
+            states.wait()
+    assert (states.newest, [*(tmp_path / "state").iterdir()]) == (None, [])
+    states.save(2, state, {})
+    states.wait()
+    states.close()
+    assert states.newest == 2
+    assert "Traceback" not in capfd.readouterr().err
+
+
+def test_a_full_disk_does_not_end_a_training(tmp_path: Path) -> None:
+    noise = jnp.asarray(np.random.default_rng(0).normal(size=500_000), jnp.float32)
+    state = TrainState(jnp.zeros((), jnp.int32), {"w": noise}, (), {})
+    with _refusing_large_files():
+        _, done, events = _run(tmp_path, state=state, save_every_s=0.0, steps=4)
+    notes = [str(event["text"]) for event in events if event["event"] == "note"]
+    assert done == 4
+    assert notes and all("could not be saved" in note for note in notes)
+    assert "goes on from the one before" not in notes[0] and "does so from the one before" in notes[-1]
