@@ -16,11 +16,11 @@ from pipelines.commands import options
 from pipelines.errors import LumeshError, ModelError, RecipeError
 from pipelines.messages import english
 from pipelines.models.catalog import Catalog, Model
+from pipelines.models.fingerprints import find_configs
 from pipelines.runtime.devices import hosts
+from pipelines.training.results.installing import OF_TRAINING, check_targets, install
 from pipelines.training.settings import TrainingSettings, read_settings
 
-OF_TRAINING = ("state*", "samples", "prior", "tensorboard", "*.jsonl", "settings.json")
-"""What lies in a training's folder and is no part of its result."""
 DEMO_RATE = 2e-3
 """The demo models are some hundred times smaller than the others, and learn at a rate some twenty times as high."""
 _ARGUMENTS = {"model"}
@@ -118,6 +118,8 @@ def _train(
 
     checked = check_training(settings, model, registry.find_learner(model), name=name)
     output = settings.output or place.data_dir / "training" / checked.name
+    if settings.output is None and hosts.is_leader():
+        check_targets(list_results(settings, model, output, checked.name), output, place.data_dir, checked.name)
     tell(output)
     terminal = TrainingTerminal(checked, is_json=as_json, is_silent=not hosts.is_leader())
     terminal.tell_plan()
@@ -135,7 +137,7 @@ def _train(
         return
     files = result.files
     if files and settings.output is None:
-        files = tuple(install(file, place.data_dir, checked.name) for file in files)
+        files = tuple(install(file, output, place.data_dir, checked.name) for file in files)
     terminal.tell_result(result, files, stop)
     if files and settings.push_to_hub:
         push(files, settings, checked.name)
@@ -143,10 +145,9 @@ def _train(
 
 def tell_how_to_go_on(output: Sequence[Path]) -> str:
     """Returns what happens when the training in this folder, if it is known yet, is started again."""
-    from pipelines.training.results.state import find_newest
+    from pipelines.training.results.state import find_newest_of
 
-    newest = [find_newest(state) for folder in output for state in sorted(folder.glob("state*"))]
-    step = max((one for one in newest if one is not None), default=0)
+    step = max((find_newest_of(folder) for folder in output), default=0)
     return f"the same command goes on from step {step}."
 
 
@@ -179,22 +180,18 @@ def find_model(catalog: Catalog, text: str) -> Model:
         raise RecipeError({"model": error.whole}) from error
 
 
-def install(result: Path, data_dir: Path, name: str) -> Path:
-    """Puts a result where the studio lists it: a LoRA into loras/, a model's folder into models/."""
-    import shutil
+def list_results(settings: TrainingSettings, model: Model, output: Path, name: str) -> list[Path]:
+    """Lists what a training in the folder `output` will leave: a model's folder, or a LoRA file for each expert."""
+    from pipelines import registry
+    from pipelines.training.engine.denoiser import choose_denoisers
 
-    if result.is_file():
-        target = data_dir / "loras" / result.name
-        target.parent.mkdir(parents=True, exist_ok=True)
-        partial = target.with_suffix(".part")
-        shutil.copyfile(result, partial)
-        partial.replace(target)
-        return target
-    target = data_dir / "models" / name
-    if target.exists():
-        raise RecipeError({"name": english(f"{target} is there already; choose another --name")})
-    shutil.copytree(result, target, ignore=shutil.ignore_patterns(*OF_TRAINING))
-    return target
+    if settings.full:
+        return [output]
+    try:
+        denoisers = registry.find_learner(model).list_denoisers(find_configs(model), {})
+    except ModelError:  # what is here of it does not tell, and `install` looks again
+        return [output / f"{name}.safetensors"]
+    return [output / f"{name}{one.ending}.safetensors" for one in choose_denoisers(denoisers, settings)]
 
 
 def build_command() -> Any:

@@ -1,7 +1,6 @@
 """A training on the terminal: what it will do, a bar while it learns, and where the result is; or lines of JSON."""
 
 import json
-import math
 from typing import Any
 
 import typer
@@ -53,7 +52,7 @@ class TrainingTerminal:
         if self._is_silent:
             return
         if self._is_json:
-            typer.echo(json.dumps(event, default=str))
+            typer.echo(json.dumps(event, default=str, allow_nan=False))
             return
         match event["event"]:
             case "step":
@@ -77,7 +76,6 @@ class TrainingTerminal:
     def tell_result(self, result: Result, files: tuple[Any, ...], stop: Stop) -> None:
         """Says where the result is, or how to go on."""
         self._close_bar()
-        loss = result.loss if result.loss is not None and math.isfinite(result.loss) else None
         if self._is_json:
             typer.echo(
                 json.dumps(
@@ -86,10 +84,11 @@ class TrainingTerminal:
                         "output": str(files[0]) if files else None,
                         "outputs": [str(file) for file in files],
                         "steps": result.steps,
-                        "loss": loss,
+                        "loss": result.loss,
                         "seconds": round(result.seconds, 3),
                         "compiles": result.compiles,
-                    }
+                    },
+                    allow_nan=False,
                 )
             )
             return
@@ -107,7 +106,8 @@ class TrainingTerminal:
         self._open_bar("training", event["steps"])
         self._bar.n = event["step"]
         skipped = f", {event['skipped']} skipped" if event["skipped"] else ""
-        self._bar.set_postfix_str(f"loss {event['loss']:.4f}{skipped}", refresh=False)
+        loss = "no number" if event["loss"] is None else f"{event['loss']:.4f}"
+        self._bar.set_postfix_str(f"loss {loss}{skipped}", refresh=False)
         self._bar.refresh()
 
     def _count(self, event: dict[str, Any]) -> None:

@@ -108,7 +108,7 @@ def train(
 ) -> dict[str, np.ndarray]:
     """Trains from the start or the newest state in `folder`, and returns the EMA of the parameters.
 
-    Raises Unfinished when it is asked to stop before its last step, after at least one; DivergedError when ten steps in
+    Raises Unfinished when it is asked to stop before its last step; DivergedError when ten steps in
     a row have no finite gradients; RecipeError for the state of another task or network.
     """
     course = task.course
@@ -126,7 +126,7 @@ def train(
         stack.callback(states.close)
         first = 0
         if states.newest is not None:
-            state = states.load(describe_state(state), facts, on_damage=tqdm.write)
+            state = states.load(describe_state(state), facts, tell=tqdm.write)
             first = int(state.step)
         report = stack.enter_context(Report(folder / "log.jsonl", None, first=first))
         bar = stack.enter_context(tqdm(total=course.steps, initial=first, desc=task.name, unit="step", mininterval=2.0))

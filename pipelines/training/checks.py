@@ -68,7 +68,8 @@ class Checked:
         """Returns a hash of the pictures and captions, by which a state knows its data."""
         found = hashlib.sha256()
         for example in self.examples:
-            found.update(f"{example.content} {example.captions!r} {example.repeats};".encode())
+            kind = " prior" if example.is_prior else ""
+            found.update(f"{example.content} {example.captions!r} {example.repeats}{kind};".encode())
         return found.hexdigest()[:20]
 
     @property
@@ -126,7 +127,7 @@ def check_training(settings: TrainingSettings, model: Model, learner: Learner, *
         caption_column=settings.caption_column,
         videos=model.is_video,
     )
-    problems: dict[str, Message] = {}
+    problems = _find_strange(settings, model, learner)
     if found.problems:
         problems["data"] = join(found.problems)
     counted = [one for one in found.examples if not (one.is_prior and settings.preserve)]
@@ -163,7 +164,14 @@ def check_training(settings: TrainingSettings, model: Model, learner: Learner, *
         batch_size=batch,
         precision=torch.bfloat16,
         card=write_card(settings, model, chosen),
-        notes=(*found.notes, *notes, *_tell_held(settings, kept), *too_long, *tell_start(model)),
+        notes=(
+            *found.notes,
+            *notes,
+            *_tell_held(settings, kept),
+            *too_long,
+            *tell_start(model),
+            *_tell_settings(settings),
+        ),
     )
 
 
@@ -190,6 +198,33 @@ def _check_start(model: Model) -> None:
             advice=say("Train without --weights {weights}, on chips with room for them in full; "
                        "what is learnt there can be used with it.", weights=model.weights),
         )  # fmt: skip
+
+
+def _find_strange(settings: TrainingSettings, model: Model, learner: Learner) -> dict[str, Message]:
+    """Refuses what is asked of the other kind of model: it would do nothing."""
+    if learner.process == "flow":
+        asked = {"prediction_type": settings.prediction_type, "snr_gamma": settings.snr_gamma,
+                 "noise_offset": settings.noise_offset}  # fmt: skip
+        reason = say("is of models with discrete timesteps, and {model} is a flow model", model=model.title)
+    else:
+        asked = {"sigmas": settings.sigmas, "shift": settings.shift}
+        reason = say("is of flow models, and {model} has discrete timesteps", model=model.title)
+    return {name: reason for name, value in asked.items() if value}
+
+
+def _tell_settings(settings: TrainingSettings) -> list[Message]:
+    """Says what of the settings is easily taken for something else."""
+    notes: list[Message] = []
+    if settings.lora and settings.prediction_type is not None:
+        notes.append(
+            say("no LoRA file can say that its model predicts {kind}: use it with a model that does",
+                kind=settings.prediction_type)
+        )  # fmt: skip
+    if settings.schedule == "cosine_with_restarts" and settings.lr_num_cycles == 1:
+        notes.append(
+            say("cosine_with_restarts never restarts in its one cycle, and is cosine: lr_num_cycles asks for more")
+        )
+    return notes
 
 
 def tell_start(model: Model) -> list[Message]:
@@ -252,7 +287,14 @@ def _hold_out(
     if text is None:
         return tuple(found.examples), ()
     if Path(text).exists():
-        other = read_examples((text,), caption=settings.caption, trigger=settings.trigger, videos=model.is_video)
+        other = read_examples(
+            (text,),
+            caption=settings.caption,
+            trigger=settings.trigger,
+            image_column=settings.image_column,
+            caption_column=settings.caption_column,
+            videos=model.is_video,
+        )
         if other.problems:
             raise RecipeError({"validate": join(other.problems)})
         return hold_out(found.examples, other.examples)

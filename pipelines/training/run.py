@@ -8,6 +8,7 @@ import functools
 import secrets
 import time
 from collections.abc import Sequence
+from contextlib import suppress
 from dataclasses import dataclass, replace
 from pathlib import Path
 from typing import Any
@@ -35,8 +36,10 @@ from pipelines.training.engine import placement
 from pipelines.training.engine.denoiser import Origin, choose_denoisers
 from pipelines.training.engine.learning import Learning
 from pipelines.training.engine.loop import OnEvent, Stop
+from pipelines.training.engine.objective import predict_as_asked
 from pipelines.training.place import Place
 from pipelines.training.results.own_parts import list_own_parts, write_own_parts
+from pipelines.training.results.state import find_newest_of
 from pipelines.training.settings import TrainingSettings
 
 
@@ -68,7 +71,8 @@ def train(
     stop.limit(60 * settings.max_minutes if settings.max_minutes else None)
     registry.start_jax(place.cache_dir, allow_cpu=place.allow_cpu)
     compiles = counter.compiled
-    model = checked.model.choose_start(revision=settings.revision, variant=settings.variant)
+    start = checked.model.choose_start(revision=settings.revision, variant=settings.variant)
+    model = predict_as_asked(start, settings)
     mesh = build_mesh(settings.mesh or f"dp={jax.device_count()}")
     learner = registry.find_learner(model)
     folder = registry.find(model, on_progress=on_progress)
@@ -95,11 +99,18 @@ def train(
     whole: Checked | None = checked
     if checked.prior_prompts:
         whole = _add_prior(settings, checked, place, origin, stop=stop, on_event=on_event)
-    if whole is None or any(hosts.collect("stop before the rows", stop.is_asked)):
-        stop.ask("another host")
-        return Result(files=(), steps=0, loss=None, seconds=time.monotonic() - started, compiles=0)
-    checked = whole
-    rows, held = _prepare_rows(settings, checked, place, origin, on_event)
+    prepared = None
+    if whole is not None and not _is_stopped(stop, "stop before the rows"):
+        prepared = _prepare_rows(settings, whole, place, origin, stop=stop, on_event=on_event)
+    if whole is None or prepared is None:
+        return Result(
+            files=(),
+            steps=find_newest_of(place.output),
+            loss=None,
+            seconds=time.monotonic() - started,
+            compiles=counter.compiled - compiles,
+        )
+    checked, (rows, held) = whole, prepared
     chosen = choose_denoisers(learner.list_denoisers(folder, scheduler_config), settings)
     written = _write_own_parts(origin, place, chosen) if settings.full else ()
     files: list[Path] = []
@@ -121,10 +132,10 @@ def train(
             on_event=on_event,
         ).run()
         files += made
-        if any(hosts.collect("stop", stop.is_asked)):
+        if _is_stopped(stop, "stop"):
             break
     return Result(
-        files=tuple(files) if len(files) >= len(chosen) else (),
+        files=tuple(dict.fromkeys(files)) if len(files) >= len(chosen) else (),  # two experts share a folder
         steps=steps,
         loss=loss,
         seconds=time.monotonic() - started,
@@ -153,10 +164,24 @@ def _add_prior(
     return check_training(with_prior, checked.model, origin.learner, name=checked.name)
 
 
+def _is_stopped(stop: Stop, topic: str) -> bool:
+    """Returns whether one of the hosts was told to stop, which all are then."""
+    if any(hosts.collect(topic, stop.is_asked)):
+        stop.ask("another host")
+    return stop.is_asked
+
+
+class _StoppedError(Exception):
+    """Raised between two rows, all of which so far are kept."""
+
+
 def _prepare_rows(
-    settings: TrainingSettings, checked: Checked, place: Place, origin: Origin, on_event: OnEvent
-) -> tuple[RowSource, RowSource | None]:
-    """Encodes everything that is learnt, and what is held back to validate with, None without any."""
+    settings: TrainingSettings, checked: Checked, place: Place, origin: Origin, *, stop: Stop, on_event: OnEvent
+) -> tuple[RowSource, RowSource | None] | None:
+    """Encodes everything that is learnt, and what is held back to validate with, None without any.
+
+    Returns None after a stop, on all hosts.
+    """
     components = read_json(origin.folder / "model_index.json")
     texts = [name for name in components if name.startswith(("text_encoder", "tokenizer"))]
     describe = functools.partial(
@@ -194,12 +219,17 @@ def _prepare_rows(
             stored=origin.files.get("vae"),
         ),
     )
-    count = lambda done, total: on_event({"event": "preparing", "done": done, "total": total})  # noqa: E731
-    rows.prepare(checked.steps, *readers, count)
-    if held is not None:
-        held.prepare(held.schedule.steps_per_epoch, *readers, count)
-    hosts.wait("the rows are ready")
-    return rows, held
+
+    def count(done: int, total: int) -> None:
+        on_event({"event": "preparing", "done": done, "total": total})
+        if stop.is_asked:
+            raise _StoppedError
+
+    with suppress(_StoppedError):
+        rows.prepare(checked.steps, *readers, count)
+        if held is not None:
+            held.prepare(held.schedule.steps_per_epoch, *readers, count)
+    return None if _is_stopped(stop, "stop before the steps") else (rows, held)
 
 
 def _write_own_parts(origin: Origin, place: Place, chosen: Sequence[Denoiser]) -> tuple[str, ...]:

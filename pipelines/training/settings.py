@@ -27,6 +27,8 @@ Precision = Literal["no", "bf16"]
 LoraFormat = Literal["diffusers", "kohya"]
 Expert = Literal["high", "low", "both"]
 DEFAULT_STEPS = {"lora": 800, "full": 2000}
+POLYNOMIAL_END = 1e-7
+"""The learning rate at which diffusers' polynomial schedule ends."""
 DEFAULT_RATE = {"lora": 1e-4, "full": 1e-5}
 
 
@@ -75,6 +77,9 @@ class TrainingSettings(BaseModel):
     learning_rate: float | None = Field(default=None, gt=0, le=100)
     lr_scheduler: LearningRateSchedule = "cosine"
     lr_warmup_steps: int | None = Field(default=None, ge=0)
+    lr_num_cycles: int = Field(
+        default=1, ge=1, le=10_000, description="Of cosine_with_restarts: how often it begins anew; 1 is cosine."
+    )
     optimizer: Optimizer = "adamw"
     adam_beta1: float = Field(default=0.9, ge=0, lt=1)
     adam_beta2: float = Field(default=0.999, ge=0, lt=1)
@@ -192,6 +197,14 @@ def _find_problems(settings: TrainingSettings) -> dict[str, Message]:
             parts=settings.accumulate,
             batch=settings.global_batch_size,
         )
+    if settings.schedule == "polynomial" and settings.rate <= POLYNOMIAL_END:
+        problems["learning_rate"] = say(
+            "{rate} is where polynomial ends, or below; choose more than {end}, or another lr_scheduler",
+            rate=f"{settings.rate:g}",
+            end=f"{POLYNOMIAL_END:g}",
+        )
+    if settings.lr_num_cycles > 1 and settings.schedule != "cosine_with_restarts":
+        problems["lr_num_cycles"] = say("is of cosine_with_restarts; leave it out with {name}", name=settings.schedule)
     if settings.preserve and not settings.trigger:
         problems["preserve"] = say("needs a trigger, without which all stays as it was")
     if settings.optimizer == "schedule_free":

@@ -81,7 +81,7 @@ def run_lumesh(task: dict[str, Any]) -> dict[str, Any]:
 
     def hear(event: dict[str, Any]) -> None:
         if event["event"] == "step":
-            watch.note(event["loss"])
+            watch.note(math.nan if event["loss"] is None else event["loss"])
         if event["event"] == "too_large":
             too_large.append(event)
 

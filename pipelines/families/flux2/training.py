@@ -35,7 +35,10 @@ from pipelines.runtime.weights.components import abstract_input, abstract_weight
 from pipelines.stages import Embeddings
 
 GUIDANCE = 1.0
-"""What dev's guidance embedding is told while training, as diffusers' scripts have it."""
+"""What dev's guidance embedding is told while training: that of the command lines in diffusers' README.
+
+Their script, train_dreambooth_lora_flux2.py, takes 3.5 where `--guidance_scale` is left out.
+"""
 
 
 class Flux2Learner(FlowLearner):

@@ -6,6 +6,7 @@ encoder is another key, so nothing can be stale.
 """
 
 from collections.abc import Callable, Sequence
+from contextlib import closing
 from dataclasses import dataclass, field, replace
 from functools import cached_property
 from typing import Any
@@ -28,7 +29,7 @@ RECENT_BYTES = 2**31
 """Rows that stay in memory although they are on disk: all of some thousand pictures, a hundred captions of FLUX.2's."""
 
 OnCount = Callable[[int, int], None]
-"""Called with how many are done, and of how many."""
+"""Called with how many are done, and of how many; what it raises ends it, and what is done is kept."""
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -124,17 +125,15 @@ class RowSource:
         pictures = {key: one for key, one in pictures.items() if not self._has(key)}
         total, done = len(texts) + len(pictures), 0
         if texts:
-            reader = open_texts()
-            for key, text in texts.items():
-                self._keep(key, reader.read(text))
-                on_count(done := done + 1, total)
-            reader.close()
+            with closing(open_texts()) as reader:
+                for key, text in texts.items():
+                    self._keep(key, reader.read(text))
+                    on_count(done := done + 1, total)
         if pictures:
-            eye = open_pictures()
-            for key, (example, cut, is_flipped) in pictures.items():
-                self._keep(key, eye.read(read_pixels(example, cut, flip=is_flipped)))
-                on_count(done := done + 1, total)
-            eye.close()
+            with closing(open_pictures()) as eye:
+                for key, (example, cut, is_flipped) in pictures.items():
+                    self._keep(key, eye.read(read_pixels(example, cut, flip=is_flipped)))
+                    on_count(done := done + 1, total)
 
     def make_batch(self, step: int) -> dict[str, np.ndarray]:
         """Returns this host's part of a step's batch: arrays in fp32 with one row each, and their `weight`."""

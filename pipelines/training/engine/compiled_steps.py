@@ -81,9 +81,16 @@ class Steps:
         rows = self._put(self._rows.make_batch(number))
         return {"shape": find_shape(self._rows.find_bucket(number)), "rows": rows}
 
+    def prepare(self, state: TrainState, batch: Any) -> bool:
+        """Compiles the step for a batch of a size that is new, and tells whether it is."""
+        if batch["shape"] in self._ways:
+            return False
+        jax.block_until_ready(state)  # a step that runs takes memory, which the new one will have
+        self._find(batch["shape"], batch["rows"])
+        return True
+
     def __call__(self, state: TrainState, frozen: Weights, batch: Any, rate: np.float32) -> tuple[TrainState, Metrics]:
-        if batch["shape"] not in self._ways:
-            jax.block_until_ready(state)  # a step that runs takes memory, which the new one will have
+        self.prepare(state, batch)
         program = self._find(batch["shape"], batch["rows"])
         self._trace(state)
         return program(state, frozen, batch["rows"], hosts.place(rate, self._replicated))

@@ -2,6 +2,9 @@
 
 import jax
 import jax.numpy as jnp
+import numpy as np
+
+BELOW_ONE = np.nextafter(np.float32(1), np.float32(0))
 
 
 def draw_evenly(key: jax.Array, rows: int) -> jax.Array:
@@ -11,7 +14,8 @@ def draw_evenly(key: jax.Array, rows: int) -> jax.Array:
     beginning of the range.
     """
     even_key, order_key = jax.random.split(key)
-    return jax.random.permutation(order_key, (jnp.arange(rows) + jax.random.uniform(even_key, (rows,))) / rows)
+    even = (jnp.arange(rows) + jax.random.uniform(even_key, (rows,))) / rows
+    return jax.random.permutation(order_key, jnp.minimum(even, BELOW_ONE))  # of many rows the last one rounds up to 1
 
 
 def add_noise(latents: jax.Array, key: jax.Array, *, shift: float) -> tuple[jax.Array, jax.Array, jax.Array]:

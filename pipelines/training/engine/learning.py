@@ -6,13 +6,16 @@ Not here: data and rows (run.py), the loop (loop.py).
 import functools
 import json
 import tempfile
-from collections.abc import Callable, Iterator, Mapping
+from collections.abc import Iterator, Mapping
 from contextlib import ExitStack, contextmanager
 from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
 
+import numpy as np
+
 from pipelines.families.trainable import Denoiser
+from pipelines.messages import Message, say
 from pipelines.models.catalog import Shape
 from pipelines.runtime.devices import hosts
 from pipelines.runtime.programs.aot_packs import Packs
@@ -29,12 +32,13 @@ from pipelines.training.engine.denoiser import (
     plan_steps,
     start_state,
 )
-from pipelines.training.engine.loop import Cadence, OnEvent, Stop, run_steps
-from pipelines.training.engine.objective import Objective, choose_objective
+from pipelines.training.engine.loop import Cadence, Duty, OnEvent, Stop, keep_finite, run_steps
+from pipelines.training.engine.objective import Objective, choose_objective, predict_as_asked
 from pipelines.training.engine.optimizers import build_optimizer, find_result, list_rates
 from pipelines.training.engine.step import TrainState, Weights
 from pipelines.training.place import Place
 from pipelines.training.results import export
+from pipelines.training.results.facts import list_facts
 from pipelines.training.results.report import Report
 from pipelines.training.results.samples import Sampler
 from pipelines.training.results.state import StateFolder
@@ -71,7 +75,7 @@ class Learning:
         built = build_module(self.origin, self.denoiser, settings)
         optimizer = build_optimizer(settings, built.shapes)
         state = start_state(self.origin, self.denoiser, built, optimizer=optimizer, settings=settings)
-        losses: list[float] = []
+        losses: list[float | None] = []
         with ExitStack() as stack:
             states = StateFolder(
                 place.output / f"state{self.denoiser.ending}", keep=settings.keep, is_common=place.is_common
@@ -80,9 +84,15 @@ class Learning:
             facts = self._list_facts()
             first = 0
             if states.newest is not None:
-                state = states.load(describe_state(state), facts, on_damage=self._note)
+                state = states.load(describe_state(state), facts, tell=self._note)
                 first = int(state.step)
                 self.on_event({"event": "resumed", "step": first})
+                if first > self.checked.steps:
+                    self._note(
+                        say("This training has learnt for {done} steps, more than the {steps} asked for: its result is "
+                            "that of step {done}. For fewer steps, choose another output folder.",
+                            done=first, steps=self.checked.steps)
+                    )  # fmt: skip
             mesh = self.origin.mesh
             frozen = load_frozen(self.origin, self.denoiser, built, dtype=choose_compute_dtype(settings, mesh))
             step = Steps(
@@ -108,33 +118,43 @@ class Learning:
                     report.write(event)
                 self.on_event(event)
 
-            between: dict[int, tuple[Callable[[int, TrainState], None], ...]] = {}
+            between: dict[int, tuple[Duty, ...]] = {}
+            owed: list[Duty] = []
+
+            def plan(every: int, duty: Duty, event: str, *, count: int) -> None:
+                between[every] = (*between.get(every, ()), duty)
+                is_due = 0 < first <= self.checked.steps and first % every == 0
+                if is_due and not hosts.agree(event, report is not None and report.has(event, first, count=count)):
+                    owed.append(duty)
+
             if settings.sample:
                 sampler = stack.enter_context(SamplesUnderWay(self, built, hear))
-                between[settings.sample_every or max(1, self.checked.steps // SAMPLED)] = (sampler.make,)
+                every = settings.sample_every or max(1, self.checked.steps // SAMPLED)
+                plan(every, sampler.make, "sample", count=len(settings.sample))
             if self.held is not None:
                 every = settings.validate_every or max(1, self.checked.steps // VALIDATED)
-                between[every] = (*between.get(every, ()), functools.partial(self._validate, step, frozen, hear))
+                plan(every, functools.partial(self._validate, step, frozen, hear), "validation", count=1)
             state, done = run_steps(
                 step, state, frozen,
                 first=first,
                 cadence=Cadence(
                     steps=self.checked.steps, save_every_s=60 * settings.save_every_minutes, between=between,
+                    owed=tuple(owed),
                 ),
                 rates=list_rates(settings, self.checked.steps), make_batch=step.make_batch,
-                states=states, facts=facts, stop=self.stop, on_event=hear,
+                states=states, facts=facts, stop=self.stop, on_event=hear, prepare=step.prepare,
             )  # fmt: skip
             files: list[Path] = []
-            if done == self.checked.steps:
+            if done >= self.checked.steps:
                 files = [self.write(built, state, self.place.output, self._name())]
         return done, losses[-1] if losses else None, files
 
-    def _note(self, text: str) -> None:
+    def _note(self, text: Message) -> None:
         self.on_event({"event": "note", "text": text})
 
     def _validate(self, step: Steps, frozen: Weights, on_event: OnEvent, done: int, state: TrainState) -> None:
         assert self.held is not None
-        loss = step.validate(find_best(state), frozen, self.held)
+        loss = keep_finite(step.validate(find_best(state), frozen, self.held))
         on_event({"event": "validation", "step": done, "validation_loss": loss})
 
     def write(self, built: LearningModule, state: TrainState, folder: Path, name: str) -> Path:
@@ -150,7 +170,7 @@ class Learning:
             else:
                 export.write_lora(
                     target, values, config=built.config, learner=self.origin.learner,
-                    facts=self._describe_file(name), settings=self.settings,
+                    facts=self._describe_file(name, steps=int(state.step)), settings=self.settings,
                 )  # fmt: skip
         hosts.wait("what was learnt is written")
         return target
@@ -184,7 +204,7 @@ class Learning:
     def _name(self) -> str:
         return f"{self.checked.name}{self.denoiser.ending}"
 
-    def _describe_file(self, name: str) -> dict[str, str]:
+    def _describe_file(self, name: str, *, steps: int) -> dict[str, str]:
         shown = {"rank", "alpha", "learning_rate", "optimizer", "lr_scheduler", "resolution", "seed", "snr_gamma",
                  "noise_offset", "sigmas", "shift", "trigger", "caption_dropout", "random_flip"}  # fmt: skip
         return {
@@ -194,30 +214,21 @@ class Learning:
             "modelspec.architecture": f"{self.origin.model.family}/lora",
             **({"modelspec.trigger_phrase": self.settings.trigger} if self.settings.trigger else {}),
             "lumesh_training": json.dumps(
-                {"steps": self.checked.steps, "pictures": len(self.checked.examples)}
+                {"steps": steps, "pictures": len(self.checked.examples)}
                 | self.settings.model_dump(mode="json", include=shown, exclude_none=True),
                 sort_keys=True,
             ),
         }
 
     def _list_facts(self) -> dict[str, Any]:
-        """Lists what a state depends on: a run with anything else of it must not go on with that state."""
-        settings = self.settings
-        return {
-            "model": self.origin.model.id,
-            "expert": self.denoiser.component,
-            "kind": settings.kind,
-            "rank": settings.rank if settings.lora else None,
-            "alpha": settings.alpha,
-            "resolution": settings.resolution,
-            "targets": settings.targets,
-            "convolutions": settings.convolutions,
-            "optimizer": settings.optimizer,
-            "ema": settings.ema > 0,
-            "seed": settings.seed,
-            "global_batch_size": self.checked.batch_size,
-            "data": self.checked.fingerprint,
-        }
+        """Lists what a state is for, and what a run that goes on with it may change."""
+        model = self.origin.model
+        return list_facts(
+            self.settings, self.origin.learner, self.scheduler_config,
+            model=model.id, revision=model.revision, expert=self.denoiser.component,
+            global_batch_size=self.checked.batch_size, data=self.checked.fingerprint, steps=self.checked.steps,
+            dtype=np.dtype(choose_compute_dtype(self.settings, self.origin.mesh)).name,
+        )  # fmt: skip
 
     def _open_packs(self) -> Packs | None:
         """Opens what `compile --train` wrote for this model and these devices."""
@@ -250,9 +261,10 @@ class SamplesUnderWay:
         self._built = built
         self._on_event = on_event
         place = training.place
+        settings = training.settings
         self._sampler = Sampler(
-            training.checked.model, training.settings.sample, cache_dir=place.cache_dir, seed=training.settings.seed,
-            on_progress=training.origin.on_progress,
+            predict_as_asked(training.checked.model, settings), settings.sample, cache_dir=place.cache_dir,
+            seed=settings.seed, on_progress=training.origin.on_progress,
         )  # fmt: skip
 
     def __enter__(self) -> "SamplesUnderWay":

@@ -1,16 +1,18 @@
 """The training loop: batches are prepared ahead, losses are read late, states are saved as time passes, stops are kept.
 
 The host never waits for the devices within a step: it reads the metrics of two steps ago, which are done by then. A
-stop (SIGTERM, Ctrl+C, the studio, a time limit) ends after the step under way, saved; the next run goes on there.
+stop (SIGTERM, Ctrl+C, the studio, a time limit) ends after the step under way, saved, or before the first one when it
+came while that was compiled; the next run goes on there, with what was still to be done between steps.
 Not here: what a step computes (step.py), what a batch is (rows.py).
 """
 
+import math
 import queue
 import signal
 import threading
 import time
 from collections import deque
-from collections.abc import Callable, Iterator, Mapping
+from collections.abc import Callable, Iterator, Mapping, Sequence
 from contextlib import contextmanager
 from dataclasses import dataclass, field
 from typing import Any
@@ -19,7 +21,7 @@ import jax
 import numpy as np
 
 from pipelines.errors import LumeshError
-from pipelines.messages import say
+from pipelines.messages import Message, say
 from pipelines.runtime.devices import hosts
 from pipelines.training.engine.step import Metrics, TrainState
 from pipelines.training.results.state import StateFolder
@@ -30,8 +32,12 @@ LATE = 2
 MOST_SKIPPED = 10
 """Steps in a row without finite gradients after which training stops."""
 AGREE_EVERY = 10
-"""Steps after which several hosts ask each other whether one of them was told to stop."""
+"""Steps after which several hosts ask each other whether one of them was told to stop, at the most."""
+AGREE_S = 5.0
+"""Seconds after which they do, at the most: a machine that is taken away leaves half a minute."""
 
+Duty = Callable[[int, TrainState], None]
+"""What is done after a step, with the number of steps done and the state."""
 OnEvent = Callable[[dict[str, Any]], None]
 """Called with {"event": name, ...}: step, sample, validation, saved, note, stopped, done."""
 
@@ -67,11 +73,15 @@ def stopping_on_signals(stop: Stop) -> Iterator[None]:
 
 @dataclass(frozen=True, kw_only=True)
 class Cadence:
-    """When what is done; `between` maps a number of steps to duties, called with the step and the state."""
+    """When what is done; `between` maps a number of steps to duties, called with the step and the state.
+
+    `owed` are those after the first step of this run, which the run before was stopped at: they come before all.
+    """
 
     steps: int
     save_every_s: float
-    between: Mapping[int, tuple[Callable[[int, TrainState], None], ...]] = field(default_factory=dict)
+    between: Mapping[int, tuple[Duty, ...]] = field(default_factory=dict)
+    owed: tuple[Duty, ...] = ()
 
 
 def run_steps(
@@ -87,34 +97,49 @@ def run_steps(
     facts: Mapping[str, Any],
     stop: Stop,
     on_event: OnEvent,
+    prepare: Callable[[TrainState, Any], bool] = lambda _state, _batch: False,
 ) -> tuple[TrainState, int]:
     """Runs steps `first` to `cadence.steps`, or until a stop; returns the state and the number of steps done.
 
-    `step` chooses the program by the batch. Raises DivergedError, and whatever `make_batch` raises.
+    `step` chooses the program by the batch; `prepare` compiles it before, and tells whether there was anything to
+    compile. A stop at the last step comes too late, as all that is left are its duties. Raises DivergedError, and
+    whatever `make_batch` raises.
     """
-    saved = time.monotonic()
+    saver = _Saver(states=states, facts=facts, on_event=on_event, every_s=cadence.save_every_s, last=first)
     done = first
     teller = _Teller(rates=rates, steps=cadence.steps, on_event=on_event)
+    agreement = _Agreement(stop=stop, first=first)
+    if cadence.owed and (done >= cadence.steps or not agreement.ask(f"step {done}, before what is owed")):
+        for duty in cadence.owed:
+            duty(done, state)
     with _prefetch(make_batch, first, cadence.steps) as batches:
         for number, batch in batches:
+            if number == first and agreement.ask(f"step {done}, before the next"):
+                break
+            if prepare(state, batch) and agreement.ask(f"step {done}, the next is compiled"):
+                break
             state, metrics = step(state, frozen, batch, np.float32(rates[number]))
             done = number + 1
             teller.add(done, metrics)
-            is_time = time.monotonic() - saved > cadence.save_every_s
-            is_over, is_time = _agree(stop, done, is_time=is_time)
-            if is_over:
+            is_over, is_time = agreement.ask_after(done, is_time=saver.is_time)
+            if is_over and done < cadence.steps:
                 break
-            if is_time and done < cadence.steps:
-                _save(states, done, state, facts, on_event)
-                saved = time.monotonic()
+            if is_over or (is_time and done < cadence.steps):
+                saver.save(done, state)
             for every, duties in cadence.between.items():
                 if done % every == 0:
                     for duty in duties:
                         duty(done, state)
     while teller.waiting:
         teller.tell()
-    _save(states, done, state, facts, on_event, is_last=True)
+    saver.finish(done, state)
     return state, done
+
+
+def keep_finite(value: Any) -> float | None:
+    """Returns a number that events can carry: JSON has none for NaN and infinity, which are None."""
+    number = float(value)
+    return number if math.isfinite(number) else None
 
 
 @dataclass(kw_only=True)
@@ -146,12 +171,12 @@ class _Teller:
                 "event": "step",
                 "step": done,
                 "steps": self.steps,
-                "loss": float(values.loss),
+                "loss": keep_finite(values.loss),
                 "learning_rate": float(self.rates[done - 1]),
-                "gradient_norm": float(values.gradient_norm),
-                "update_norm": float(values.update_norm),
+                "gradient_norm": keep_finite(values.gradient_norm),
+                "update_norm": keep_finite(values.update_norm),
                 "losses_by_noise": [
-                    float(loss / count) if count else None
+                    keep_finite(loss / count) if count else None
                     for loss, count in zip(values.losses, values.counts, strict=True)
                 ],
                 "skipped": self.skipped,
@@ -168,53 +193,112 @@ class _Teller:
             )
 
 
-def _agree(stop: Stop, done: int, *, is_time: bool) -> tuple[bool, bool]:
-    """Returns whether to stop here, and whether to save.
+@dataclass(kw_only=True)
+class _Agreement:
+    """What hosts ask each other: all must stop after one step, and all save if the first one does.
 
-    Several hosts ask each other now and then: all must stop after one step, and all save if the first one does.
-    """
-    if hosts.count() == 1:
-        return stop.is_asked, is_time
-    if done % AGREE_EVERY:
-        return False, False
-    found = hosts.collect(f"step {done}", [stop.is_asked, stop.reason, is_time])
-    for number, (is_asked, reason, _) in enumerate(found):
-        if is_asked:
-            stop.ask(reason if number == 0 else f"{reason}, host {number}")
-    return stop.is_asked, found[0][2]
-
-
-def _save(
-    states: StateFolder,
-    done: int,
-    state: TrainState,
-    facts: Mapping[str, Any],
-    on_event: OnEvent,
-    *,
-    is_last: bool = False,
-) -> None:
-    """Starts to save, and waits for it if it `is_last`; a disk that is full is told, and training goes on.
-
-    States are written in the background: that the disk refused one is known when the next is to be saved.
+    A single host asks nobody. How many steps there are between two questions follows from what the last ones took on
+    the slowest host, and so is the same on all.
     """
 
-    def attempt(act: Callable[[], None]) -> bool:
+    stop: Stop
+    first: int
+    _next: int = 0
+    _asked_after: int = 0
+    _asked_s: float = 0.0
+
+    def __post_init__(self) -> None:
+        self._start(self.first, every=1)
+
+    def ask(self, name: str) -> bool:
+        """Returns whether to stop here, before a step."""
+        if hosts.count() == 1:
+            return self.stop.is_asked
+        self._hear(hosts.collect(name, [self.stop.is_asked, self.stop.reason]))
+        return self.stop.is_asked
+
+    def ask_after(self, done: int, *, is_time: bool) -> tuple[bool, bool]:
+        """Returns whether to stop after so many steps, and whether to save."""
+        if hosts.count() == 1:
+            return self.stop.is_asked, is_time
+        if done < self._next:
+            return False, False
+        step_s = (time.monotonic() - self._asked_s) / (done - self._asked_after)
+        found = hosts.collect(f"step {done}", [self.stop.is_asked, self.stop.reason, is_time, step_s])
+        self._hear(found)
+        slowest_s = max(step_s for _, _, _, step_s in found)
+        self._start(done, every=count_steps_between(slowest_s))
+        return self.stop.is_asked, found[0][2]
+
+    def _start(self, done: int, *, every: int) -> None:
+        self._next, self._asked_after, self._asked_s = done + every, done, time.monotonic()
+
+    def _hear(self, found: Sequence[Sequence[Any]]) -> None:
+        for number, (is_asked, reason, *_) in enumerate(found):
+            if is_asked:
+                self.stop.ask(reason if number == 0 else f"{reason}, host {number}")
+
+
+def count_steps_between(step_s: float) -> int:
+    """Returns after how many steps of so many seconds hosts ask each other again."""
+    return max(1, min(AGREE_EVERY, int(AGREE_S / max(step_s, 1e-9))))
+
+
+@dataclass(kw_only=True)
+class _Saver:
+    """Saves states; a disk that is full is told, and training goes on.
+
+    They are written in the background: that the disk refused one is known when the next is to be saved.
+    """
+
+    states: StateFolder
+    facts: Mapping[str, Any]
+    on_event: OnEvent
+    every_s: float
+    last: int
+    _saved_s: float = field(default_factory=time.monotonic)
+
+    @property
+    def is_time(self) -> bool:
+        return time.monotonic() - self._saved_s > self.every_s
+
+    def save(self, done: int, state: TrainState) -> None:
+        """Starts to save the state after so many steps, if that was not the last one saved."""
+        if done == self.last:
+            return
+        self._saved_s = time.monotonic()
+        self._attempt(self.states.wait, _tell_lost)
+        if self._attempt(lambda: self.states.save(done, state, self.facts), _tell_lost):
+            self.last = done
+            self.on_event({"event": "saved", "step": done})
+
+    def finish(self, done: int, state: TrainState) -> None:
+        """Saves the last state, and returns when it is on disk or the disk has refused it."""
+        if done == self.last and self._attempt(self.states.wait, _tell_lost):
+            return
+        self.last = -1
+        self.save(done, state)
+        if self.last == done:
+            self._attempt(self.states.wait, _tell_last_lost)
+
+    def _attempt(self, act: Callable[[], None], tell_lost: Callable[[OSError], Message]) -> bool:
+        """Returns whether the disk took it, and says what is lost where not."""
         try:
             act()
         except OSError as error:
-            text = say("The state could not be saved: {error}. Training goes on.", error=error)
-            if is_last:
-                text = say(
-                    "The last state could not be saved: {error}. Who goes on later does so from the one before.",
-                    error=error,
-                )
-            on_event({"event": "note", "text": text})
+            self.on_event({"event": "note", "text": tell_lost(error)})
             return False
         return True
 
-    attempt(states.wait)
-    if attempt(lambda: states.save(done, state, facts)) and (not is_last or attempt(states.wait)):
-        on_event({"event": "saved", "step": done})
+
+def _tell_lost(error: OSError) -> Message:
+    return say("The state could not be saved: {error}. Training goes on.", error=error)
+
+
+def _tell_last_lost(error: OSError) -> Message:
+    return say(
+        "The last state could not be saved: {error}. Who goes on later does so from the one before.", error=error
+    )
 
 
 @contextmanager

@@ -6,7 +6,7 @@ them. Numbers are fp32; everything is drawn from a key inside the compiled step.
 """
 
 from collections.abc import Mapping
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from pathlib import Path
 from typing import Any, NamedTuple
 
@@ -156,6 +156,14 @@ _SPREADS = {
 }
 
 Objective = Diffusion | Flow
+
+
+def predict_as_asked(model: Model, settings: TrainingSettings) -> Model:
+    """Returns the model with a scheduler that expects what learns to be predicted, where something was asked."""
+    if settings.prediction_type is None:
+        return model
+    changes = {**model.scheduler_changes, "prediction_type": settings.prediction_type}
+    return replace(model, scheduler_changes=changes)
 
 
 def choose_objective(

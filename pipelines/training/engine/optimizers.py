@@ -164,6 +164,12 @@ def list_rates(settings: TrainingSettings, steps: int) -> np.ndarray:
     if warmup is None:
         warmup = 0 if settings.schedule == "constant" else min(100, steps // 10)
     unused = torch.optim.SGD([torch.nn.Parameter(torch.zeros(1))], lr=settings.rate)
-    scheduler: Any = get_scheduler(settings.schedule, unused, num_warmup_steps=warmup, num_training_steps=steps)
+    scheduler: Any = get_scheduler(
+        settings.schedule,
+        unused,
+        num_warmup_steps=warmup,
+        num_training_steps=steps,
+        num_cycles=settings.lr_num_cycles,
+    )
     (factor,) = scheduler.lr_lambdas
     return np.asarray([settings.rate * factor(step) for step in range(steps)], np.float32)

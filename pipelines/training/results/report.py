@@ -36,7 +36,7 @@ class Report:
         self._log = log
         self._send, self._end = _connect(name, log.parent)
         kept = [line for line in _read_lines(log) if line.get("step", 0) <= first] if first else []
-        log.write_text("".join(f"{json.dumps(line)}\n" for line in kept), "utf-8")
+        log.write_text("".join(f"{_write(line)}\n" for line in kept), "utf-8")
 
     def __enter__(self) -> "Report":
         return self
@@ -44,13 +44,22 @@ class Report:
     def __exit__(self, *_error: object) -> None:
         self._end()
 
+    def has(self, event: str, step: int, *, count: int = 1) -> bool:
+        """Tells whether the log has so many of these events after a step, of this run or of one before."""
+        told = [line for line in _read_lines(self._log) if (line.get("event"), line.get("step")) == (event, step)]
+        return len(told) >= count
+
     def write(self, event: dict[str, Any]) -> None:
         """Appends one event as a line, and sends its numbers on."""
         with self._log.open("a", encoding="utf-8") as file:
-            file.write(f"{json.dumps(event, default=str)}\n")
+            file.write(f"{_write(event)}\n")
         numbers = {name: event[name] for name in _NUMBERS if event.get(name) is not None}
         if numbers:
             self._send(numbers, event["step"])
+
+
+def _write(event: dict[str, Any]) -> str:
+    return json.dumps(event, default=str, allow_nan=False)
 
 
 def _read_lines(log: Path) -> list[dict[str, Any]]:
@@ -61,7 +70,7 @@ def _read_lines(log: Path) -> list[dict[str, Any]]:
         return lines
     for line in text.splitlines():
         try:
-            lines.append(json.loads(line))
+            lines.append(json.loads(line, parse_constant=lambda _name: None))  # older logs have NaN
         except ValueError:  # cut off by a crash
             continue
     return lines

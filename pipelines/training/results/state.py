@@ -3,8 +3,8 @@
 Several hosts write their parts of it into a folder that all see. Where they have none in common, the whole state is
 fetched, which is little of a LoRA, and the first one writes it; to go on from it, each host must have a copy.
 
-Beside the arrays lie facts: what the state was made with, so that a run with another model, other data or settings
-says so instead of going on with it.
+Beside the arrays lie facts: what the state was made with, so that a run with another model or other data says so
+instead of going on with it (facts.py).
 """
 
 import functools
@@ -24,8 +24,9 @@ import numpy as np
 import orbax.checkpoint as ocp
 
 from pipelines.errors import LumeshError, RecipeError
-from pipelines.messages import say
+from pipelines.messages import Message, say
 from pipelines.runtime.devices import hosts
+from pipelines.training.results.facts import list_differences, tell_changes
 
 _DAMAGED = ("DATA_LOSS", "OUT_OF_RANGE", "NOT_FOUND")
 """What tensorstore says of files that are cut off, changed, or gone."""
@@ -38,6 +39,11 @@ def find_newest(folder: Path) -> int | None:
     """Returns the step of the newest whole state in a folder, without opening it; None without any."""
     names = [entry.name for entry in folder.iterdir()] if folder.is_dir() else []
     return max((int(name) for name in names if name.isdecimal()), default=None)
+
+
+def find_newest_of(output: Path) -> int:
+    """Returns how many steps of a training, or of one of its experts, a state in its folder has; 0 without any."""
+    return max((find_newest(folder) or 0 for folder in output.glob("state*")), default=0)
 
 
 class StateFolder:
@@ -86,19 +92,20 @@ class StateFolder:
             )
 
     def load(
-        self, described: Any, facts: Mapping[str, Any], *, on_damage: Callable[[str], None] = lambda _text: None
+        self, described: Any, facts: Mapping[str, Any], *, tell: Callable[[Message], None] = lambda _text: None
     ) -> Any:
         """Reads the newest state with the shapes and shardings `described`; raises RecipeError if facts differ.
 
-        One that the disk has damaged is put aside, which is told, and the one before is read; raises LumeshError if
-        there is none. Of several hosts none can put it aside for the others, and ValueError is raised.
+        What may differ is told (facts.py). One that the disk has damaged is put aside, which is told, and the one
+        before is read; raises LumeshError if there is none. Of several hosts none can put it aside for the others, and
+        ValueError is raised.
         """
         while True:
             newest = self.newest
             assert newest is not None, "ask `newest` first"
             _silence_abandoned_reads()
             try:
-                return self._read(newest, described, facts)
+                return self._read(newest, described, facts, tell)
             except ValueError as error:
                 if hosts.count() > 1 or not any(sign in str(error) for sign in _DAMAGED):
                     raise
@@ -109,28 +116,30 @@ class StateFolder:
                     say("The state after {count} steps is damaged, and there is no other.", count=newest),
                     advice=say("Choose another output folder, or remove {folder}, to begin anew.", folder=self._folder),
                 )
-            on_damage(text)
+            tell(text)
 
     def _put_aside(self, step: int) -> None:
         (self._folder / str(step)).rename(self._folder / f"damaged-{step}")
         self._manager.reload()
 
-    def _read(self, newest: int, described: Any, facts: Mapping[str, Any]) -> Any:
+    def _read(self, newest: int, described: Any, facts: Mapping[str, Any], tell: Callable[[Message], None]) -> Any:
         found = self._manager.restore(newest, args=ocp.args.Composite(facts=ocp.args.JsonRestore()))["facts"]
         wanted = json.loads(json.dumps(dict(facts)))
-        for name, value in wanted.items():
-            if found.get(name) != value:
-                raise RecipeError(
-                    {
-                        name: say(
-                            "{folder} holds a training with {found} in place of {value}; go on with that, or choose "
-                            "another output folder",
-                            folder=self._folder.parent,
-                            found=found.get(name),
-                            value=value,
-                        )
-                    }
-                )
+        differences = {
+            name: say(
+                "{folder} holds a training with {found} in place of {value}; go on with that, or choose another output "
+                "folder",
+                folder=self._folder.parent,
+                found=before,
+                value=value,
+            )
+            for name, (before, value) in list_differences(found, wanted).items()
+        }
+        if differences:
+            raise RecipeError(differences)
+        changes = tell_changes(found, wanted)
+        if changes is not None:
+            tell(changes)
         wanted = jax.tree.map(_hold, described) if self._is_own else described
         state = self._manager.restore(newest, args=ocp.args.Composite(state=ocp.args.StandardRestore(wanted)))["state"]
         if self._is_own:

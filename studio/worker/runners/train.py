@@ -264,13 +264,13 @@ class _Watch:
             self._first = (now_s, done)
         else:
             self.step_s = (now_s - self._first[0]) / (done - self._first[1])
-        self._window.append(float(event["loss"]))
+        if event["loss"] is not None:  # as of a step that was skipped
+            self._window.append(float(event["loss"]))
         if done % self._every == 0 or done - self._before == self.round_steps:
-            loss = float(np.mean(self._window))
-            self._window.clear()
-            rate = float(event["learning_rate"])
-            if np.isfinite(loss):
+            if self._window:
+                loss, rate = float(np.mean(self._window)), float(event["learning_rate"])
                 self._bench.desk.trainings.add_point(self._job, step=done, loss=loss, learning_rate=rate)
+            self._window.clear()
         self._report(Progress(phase="training", done=done, total=self._job.steps))
 
     def _hear_sample(self, step: int, file: Path) -> None:
