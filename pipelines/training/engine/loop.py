@@ -43,7 +43,7 @@ OnEvent = Callable[[dict[str, Any]], None]
 
 
 class DivergedError(LumeshError):
-    """A training whose gradients are no numbers any more; its last state on disk is from before."""
+    """A training whose gradients are no numbers any more; a state on disk may be from before, or from the way there."""
 
     title = say("The training diverged")
 
@@ -126,12 +126,12 @@ def run_steps(
                 break
             if is_over or (is_time and done < cadence.steps):
                 saver.save(done, state)
-            for every, duties in cadence.between.items():
-                if done % every == 0:
-                    for duty in duties:
-                        duty(done, state)
-    while teller.waiting:
-        teller.tell()
+            if due := [duty for every, duties in cadence.between.items() if done % every == 0 for duty in duties]:
+                teller.tell_all()  # events come in the order of steps
+                for duty in due:
+                    duty(done, state)
+                teller.start_clock()
+    teller.tell_all()
     saver.finish(done, state)
     return state, done
 
@@ -152,11 +152,21 @@ class _Teller:
     waiting: deque[tuple[int, Metrics]] = field(default_factory=deque[tuple[int, Metrics]])
     skipped: int = 0
     last_in_a_row: int = 0
+    _told_s: float = field(default_factory=time.monotonic)
 
     def add(self, done: int, metrics: Metrics) -> None:
         """Takes the metrics of the step that was just started, and tells those of `LATE` steps ago."""
         self.waiting.append((done, metrics))
         if len(self.waiting) > LATE:
+            self.tell()
+
+    def start_clock(self) -> None:
+        """Begins the next step's seconds now: what was done between steps is none of them."""
+        self._told_s = time.monotonic()
+
+    def tell_all(self) -> None:
+        """Waits for all steps that were started, and tells them."""
+        while self.waiting:
             self.tell()
 
     def tell(self) -> None:
@@ -166,6 +176,7 @@ class _Teller:
         in_a_row = int(values.skipped)
         self.skipped += in_a_row > self.last_in_a_row
         self.last_in_a_row = in_a_row
+        before_s, self._told_s = self._told_s, time.monotonic()
         self.on_event(
             {
                 "event": "step",
@@ -180,6 +191,7 @@ class _Teller:
                     for loss, count in zip(values.losses, values.counts, strict=True)
                 ],
                 "skipped": self.skipped,
+                "seconds": round(self._told_s - before_s, 4),
             }
         )
         if in_a_row >= MOST_SKIPPED:
@@ -189,7 +201,10 @@ class _Teller:
                     count=in_a_row,
                     step=done,
                 ),
-                advice=say("Run it again with a lower learning rate; it goes on from the last good state."),
+                advice=say(
+                    "Run it again with a lower learning rate. It goes on from the last state, if one was saved; where "
+                    "that does not help, its weights had left their place by then: begin in another output folder."
+                ),
             )
 
 

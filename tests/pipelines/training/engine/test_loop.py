@@ -3,6 +3,7 @@
 import resource
 from collections.abc import Iterator
 from contextlib import contextmanager
+from dataclasses import dataclass, field
 from pathlib import Path
 from typing import Any
 
@@ -12,6 +13,7 @@ import numpy as np
 import pytest
 
 from pipelines.errors import RecipeError
+from pipelines.training.engine.compiled_steps import choose_profiled
 from pipelines.training.engine.loop import MOST_SKIPPED, Cadence, DivergedError, Stop, run_steps
 from pipelines.training.engine.step import BINS, Metrics, TrainState
 from pipelines.training.results.state import StateFolder
@@ -33,7 +35,13 @@ def _learn(state: TrainState, _frozen: Any, batch: Any, rate: np.float32) -> tup
 
 
 def _run(
-    folder: Path, *, make_batch: Any = lambda _step: {"skipped": 0}, steps: int = 20, first: int = 0, **given: Any
+    folder: Path,
+    *,
+    make_batch: Any = lambda _step: {"skipped": 0},
+    steps: int = 20,
+    first: int = 0,
+    on_event: Any = None,
+    **given: Any,
 ):
     events: list[dict[str, Any]] = []
     states = StateFolder(folder / "state", keep=2)
@@ -50,17 +58,38 @@ def _run(
             states=states,
             facts={"rank": 4},
             stop=stop,
-            on_event=events.append,
+            on_event=on_event or events.append,
         )
     finally:
         states.close()
     return state, done, events
 
 
+@dataclass
+class _Order:
+    """What came when, and the seconds of each step."""
+
+    order: list[str]
+    seconds: list[float] = field(default_factory=list[float])
+
+    def hear(self, event: dict[str, Any]) -> None:
+        if event["event"] == "step":
+            self.order.append(f"step {event['step']}")
+            self.seconds.append(event["seconds"])
+
+
 def test_every_step_is_told_in_order_although_late(tmp_path: Path) -> None:
     state, done, events = _run(tmp_path)
     assert (done, int(state.step), float(state.trained["w"][0])) == (20, 20, 20.0)
     assert [event["step"] for event in events if event["event"] == "step"] == [*range(1, 21)]
+
+
+def test_what_is_done_after_a_step_comes_after_what_it_tells(tmp_path: Path) -> None:
+    order: list[str] = []
+    told = _Order(order)
+    _run(tmp_path, steps=6, between={2: (lambda done, _state: order.append(f"sample {done}"),)}, on_event=told.hear)
+    assert order == ["step 1", "step 2", "sample 2", "step 3", "step 4", "sample 4", "step 5", "step 6", "sample 6"]
+    assert all(seconds >= 0 for seconds in told.seconds)
 
 
 def test_ten_steps_in_a_row_that_are_no_numbers_stop_it(tmp_path: Path) -> None:
@@ -144,3 +173,8 @@ def test_a_full_disk_does_not_end_a_training(tmp_path: Path) -> None:
     assert done == 4
     assert notes and all("could not be saved" in note for note in notes)
     assert "goes on from the one before" not in notes[0] and "does so from the one before" in notes[-1]
+
+
+@pytest.mark.parametrize(("count", "first"), [(100, 10), (14, 10), (12, 8), (4, 1), (1, 1)])
+def test_a_profile_begins_where_enough_steps_follow(count: int, first: int) -> None:
+    assert choose_profiled(count) == first
