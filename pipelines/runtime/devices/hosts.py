@@ -176,6 +176,22 @@ def together(address: Address | None, *, on_loss: Callable[[], str]) -> Iterator
     _here.group = None
 
 
+@contextlib.contextmanager
+def ending_on_sigterm() -> Iterator[None]:
+    """Context in which SIGTERM ends one of several hosts as Ctrl+C does, and the others hear why: JAX only notes it.
+
+    It is for commands that are nobody's server.
+    """
+    if _here.group is None or threading.current_thread() is not threading.main_thread():
+        yield
+        return
+    before = signal.signal(signal.SIGTERM, signal.default_int_handler)
+    try:
+        yield
+    finally:
+        signal.signal(signal.SIGTERM, before or signal.SIG_DFL)
+
+
 def leave(code: int) -> NoReturn:
     """Ends the process. One that failed among several hosts does not wait for the others, as JAX would."""
     if _here.has_failed:

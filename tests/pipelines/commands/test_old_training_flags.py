@@ -31,7 +31,7 @@ SCRIPT = (
 
 
 def test_the_scripts_command_line_is_translated_whole() -> None:
-    found = translate(SCRIPT, hosts=2)
+    found = translate(SCRIPT, count_hosts=lambda: 2)
 
     assert found.arguments[0] == "stabilityai/stable-diffusion-2-base"
     own = dict(word.removeprefix("--").split("=") for word in found.arguments if "=" in word)
@@ -73,14 +73,14 @@ def test_command_lines_of_the_scripts_readmes_are_settings_of_ours(line: str) ->
 def test_parts_of_a_batch_multiply_it_as_in_the_scripts() -> None:
     line = README_LINES["train_text_to_image"].split()
     for words in (line, line[::-1]):  # in whatever order
-        found = translate(words, hosts=2).arguments
+        found = translate(words, count_hosts=lambda: 2).arguments
         assert [found[found.index(flag) + 1] for flag in ("--global-batch-size", "--accumulate")] == ["8", "4"]
         assert (found[found.index("--ema") + 1], "--mixed-precision=bf16" in found) == ("0.9999", True)
 
 
 def test_a_scripts_rank_makes_a_lora_and_its_rate_is_scaled_by_what_a_step_learns() -> None:
     words = README_LINES["train_text_to_image_lora"].replace("batch_size=1", "batch_size=2").split()
-    found = translate(words, hosts=2).arguments
+    found = translate(words, count_hosts=lambda: 2).arguments
     assert "--lora" in found and "--full" not in found
     assert found[found.index("--learning-rate") + 1] == "0.0004"
 
