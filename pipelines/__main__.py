@@ -7,7 +7,6 @@ outside the program (a gated model, a damaged file) end with exit code 1 and one
 import errno
 import functools
 import json
-import os
 import sys
 from typing import Any
 
@@ -46,6 +45,7 @@ app = typer.Typer(
         "help_option_names": ["-h", "--help"],
     },
 )
+STOPPED = 130  # shells' code for Ctrl+C
 COMPILE_TRAINING = "compile --train"  # one name for people, two commands with options of their own
 own_models = typer.Typer(callback=models.show, invoke_without_command=True, rich_markup_mode=None)
 own_models.command("add")(models.add)
@@ -112,12 +112,14 @@ def _run(arguments: list[str]) -> tuple[int, str | None]:
             raise  # no file to name
         return 1, f"{error.filename} cannot be written or read: {error.strerror}. Choose another place."
     except KeyboardInterrupt:
-        return 130, "stopped"
+        return STOPPED, "stopped"
     except Exception as error:
         # typer's usage errors have no public base class, but all have `format_message`.
         if not hasattr(error, "format_message"):
             raise
         return 2, error.format_message()
+    if result == STOPPED:  # typer's answer to Ctrl+C
+        return STOPPED, "stopped"
     return result if isinstance(result, int) else 0, None
 
 
@@ -126,7 +128,8 @@ def translate_old_flags(words: list[str]) -> list[str]:
     if words and words[0] == "compile" and "--train" in words:
         return [COMPILE_TRAINING, *(word for word in words[1:] if word != "--train")]
     if words and words[0] == "train":
-        count = functools.partial(old_training_flags.count_hosts, words[1:], _find_pod)
+        find_pod = functools.partial(hosts.find_address, None, None, None)
+        count = functools.partial(old_training_flags.count_hosts, words[1:], find_pod)
         return [words[0], *_tell(old_training_flags.translate(words[1:], count_hosts=count))]
     if not words or words[0] not in old_flags.COMMANDS:
         return words
@@ -135,10 +138,6 @@ def translate_old_flags(words: list[str]) -> list[str]:
         flag.lstrip("-").replace("-", "_") for option in build_group().commands[name].params for flag in option.opts
     }
     return [name, *_tell(old_flags.translate(name, arguments, known=known))]
-
-
-def _find_pod() -> hosts.Address | None:
-    return hosts.find_pod(os.environ, hosts.ask_metadata)
 
 
 def _tell(translated: old_flags.Translated) -> list[str]:

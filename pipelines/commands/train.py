@@ -116,6 +116,7 @@ def _train(
 
     It may `tell` where it works before anything takes long.
     """
+    hosts.compare({"--check": "it" if check else "not", "--name": name or "none"})  # else some wait for ever
     from pipelines import registry
 
     registry.start_jax(place.cache_dir, allow_cpu=allow_cpu)
@@ -126,7 +127,6 @@ def _train(
     from pipelines.training.place import Place
     from pipelines.training.run import train as run
 
-    hosts.compare({"--check": "it" if check else "not", "--name": name or "none"})  # else some wait for ever
     checked = check_training(settings, model, registry.find_learner(model), name=name)
     output = settings.output or place.data_dir / "training" / checked.name
     hub = repo = None

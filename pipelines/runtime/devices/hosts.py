@@ -382,6 +382,8 @@ def _fail(group: _Group, error: BaseException) -> None:
     group.is_over.set()
     is_told = isinstance(error, LumeshError | KeyboardInterrupt | OSError) or hasattr(error, "format_message")
     why = " ".join(str(error).split()) if isinstance(error, LumeshError) else type(error).__name__
+    if isinstance(error, KeyboardInterrupt):
+        why = "it was told to"
     with contextlib.suppress(Exception):
         group.client.key_value_set(f"lumesh/failed/{group.address.process}", f"{why.rstrip('.')}.")
         if is_leader():
