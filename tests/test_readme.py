@@ -8,7 +8,17 @@ from typing import Any
 import pytest
 import yaml
 
-from pipelines.commands import compile, doctor, encoder_server, generate, old_flags, plan, stages, train
+from pipelines.commands import (
+    compile,
+    doctor,
+    encoder_server,
+    generate,
+    old_flags,
+    old_training_flags,
+    plan,
+    stages,
+    train,
+)
 from pipelines.commands.bench import compare
 from pipelines.models.catalog import load_catalog
 from studio.api.application import create_api
@@ -233,7 +243,8 @@ def test_every_flag_of_the_commands_exists() -> None:
         )
         for name in command.__annotations__
     } | {"json", "all", "help", "validate", "doctor"}
-    known |= {flag.replace("_", "-") for flag in old_flags.FLAGS}
+    known |= {flag.replace("_", "-") for flag in (*old_flags.FLAGS, *old_training_flags.FLAGS)}
+    known |= {f"no-{flag}" for flag in known}
     flags = {
         flag.replace("_", "-")
         for page in ("command-line", "planning", "packs", "doctor", "gpu")

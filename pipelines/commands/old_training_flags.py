@@ -202,6 +202,10 @@ _READ_FLAGS: dict[str, Callable[[_Script, str], None]] = {
 }
 
 
+FLAGS = frozenset({*_READ_FLAGS, *_RENAMED, *_REFUSED, *_WITHOUT_EFFECT})
+"""All flags that are known here and are none of ours."""
+
+
 def _read_count(name: str, value: str) -> int:
     if not value.isdecimal() or int(value) < 1:
         raise RecipeError({name: english(f"{value!r} is not a whole number above 0")})

@@ -208,7 +208,9 @@ def build_command() -> Any:
         "pack": options.PackPaths,
         "kernels": options.Kernels,
         "allow_cpu": options.AllowCpu,
-        "as_json": options.AsJson,
+        "as_json": Annotated[
+            bool, typer.Option("--json", help="Print each event as a line of JSON, the last one also of an error.")
+        ],
         "data_dir": options.DataDir,
         "coordinator": options.Coordinator,
         "processes": options.Processes,
