@@ -14,6 +14,7 @@ import os
 import re
 import shutil
 import sys
+import time
 from collections.abc import Callable, Iterator, Mapping
 from contextlib import contextmanager
 from pathlib import Path
@@ -31,6 +32,9 @@ from pipelines.training.results.facts import list_differences, tell_changes
 _DAMAGED = ("DATA_LOSS", "OUT_OF_RANGE", "NOT_FOUND")
 """What tensorstore says of files that are cut off, changed, or gone."""
 _ABANDONED = "Event loop is closed"
+WRITTEN_S = 2.0
+"""How long a state that the disk refused may be written to."""
+SHORT_S = 0.02
 _OF_SYSTEM = re.compile(r"os_error_code='(\d+)'")
 """How tensorstore says which error the operating system gave it, such as 28 of a full disk."""
 
@@ -103,7 +107,7 @@ class StateFolder:
         while True:
             newest = self.newest
             assert newest is not None, "ask `newest` first"
-            _silence_abandoned_reads()
+            _silence_abandoned_tasks()
             try:
                 return self._read(newest, described, facts, tell)
             except ValueError as error:
@@ -154,6 +158,16 @@ class StateFolder:
     def close(self) -> None:
         self._manager.close()
 
+    def _remove_partial(self) -> None:
+        """Removes the parts of a state that the disk refused; threads of tensorstore may still write to it."""
+        deadline_s = time.monotonic() + WRITTEN_S
+        while partial := [*self._folder.glob("*.orbax-checkpoint-tmp")]:
+            for folder in partial:
+                shutil.rmtree(folder, ignore_errors=True)
+            if time.monotonic() > deadline_s:
+                return
+            time.sleep(SHORT_S)
+
     @contextmanager
     def _as_os_error(self) -> Iterator[None]:
         """Context in which what the operating system refuses is an OSError, and the part that was written is removed.
@@ -161,35 +175,45 @@ class StateFolder:
         tensorstore raises ValueError, later and from another thread.
         """
         _silence_refusals()
+        _silence_abandoned_tasks()
         try:
             yield
+        except OSError:
+            self._last = None
+            self._remove_partial()
+            raise
         except ValueError as error:
             number = _find_os_error(error)
             if number is None:
                 raise
             self._last = None
-            for partial in self._folder.glob("*.orbax-checkpoint-tmp"):
-                shutil.rmtree(partial, ignore_errors=True)
+            self._remove_partial()
             raise OSError(number, os.strerror(number), str(self._folder)) from error
 
 
 def _find_os_error(error: BaseException | None) -> int | None:
-    """Returns the number of the operating system's error that tensorstore tells of; None for other errors."""
+    """Returns the number of the operating system's error, also of one that tensorstore tells; None for others."""
+    if isinstance(error, OSError):
+        return error.errno
     found = _OF_SYSTEM.search(str(error))
     return int(found[1]) if found else None
 
 
 @functools.cache
 def _silence_refusals() -> None:
-    """Keeps orbax from logging four tracebacks of each state that a disk refuses, which is told in one line."""
-    logging.getLogger("absl").addFilter(
-        lambda record: not (record.exc_info and _find_os_error(record.exc_info[1]) is not None)
-    )
+    """Keeps orbax and asyncio from logging tracebacks of a state that a disk refuses: one for each of its arrays.
+
+    It is told in one line.
+    """
+    for name in ("absl", "asyncio"):
+        logging.getLogger(name).addFilter(
+            lambda record: not (record.exc_info and _find_os_error(record.exc_info[1]) is not None)
+        )
 
 
 @functools.cache
-def _silence_abandoned_reads() -> None:
-    """Keeps quiet about reads that end after the first one that failed: orbax has closed their event loop by then.
+def _silence_abandoned_tasks() -> None:
+    """Keeps quiet about what ends after the first read or write that failed: orbax has closed its event loop by then.
 
     Each of them would print a traceback that nobody can do anything about.
     """
