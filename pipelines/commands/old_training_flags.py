@@ -202,8 +202,7 @@ _READ_FLAGS: dict[str, Callable[[_Script, str], None]] = {
 }
 
 
-FLAGS = frozenset({*_READ_FLAGS, *_RENAMED, *_REFUSED, *_WITHOUT_EFFECT})
-"""All flags that are known here and are none of ours."""
+FLAGS = (*_READ_FLAGS, *_RENAMED, *_REFUSED, *_WITHOUT_EFFECT, "scale_lr", "use_ema", "validation_prompts")
 
 
 def _read_count(name: str, value: str) -> int:

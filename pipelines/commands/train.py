@@ -5,7 +5,6 @@ Options are the fields of `TrainingSettings`, and those of diffusers' script for
 """
 
 import inspect
-import os
 from collections.abc import Callable, Iterator, Sequence
 from pathlib import Path
 from typing import Annotated, Any
@@ -171,13 +170,22 @@ def find_model(catalog: Catalog, text: str) -> Model:
     try:
         return catalog.get(text)
     except ModelError as error:
-        place = Path(os.path.expanduser(text))  # noqa: PTH111 - Path.expanduser raises for users that are none
-        if not text or not place.exists():
+        place = _find_place(text)
+        if place is None:
             raise RecipeError({"model": error.whole}) from error
     try:
         return open_model(place, loras_dir=catalog.loras_dir)
     except ModelError as error:
         raise RecipeError({"model": english(f"{place}: {error.whole}")}) from error
+
+
+def _find_place(text: str) -> Path | None:
+    """Returns the file or folder of this name, None where there is none, or can be none."""
+    try:
+        place = Path(text).expanduser()
+        return place if text.strip() and place.exists() else None
+    except (OSError, RuntimeError):  # a name longer than any file's, and ~name of nobody here
+        return None
 
 
 def list_results(settings: TrainingSettings, model: Model, output: Path, name: str) -> list[Path]:

@@ -144,6 +144,10 @@ def check_training(settings: TrainingSettings, model: Model, learner: Learner, *
     if found.problems and "data" not in problems:
         problems["data"] = join(found.problems)
     counted = [one for one in found.examples if not (one.is_prior and settings.preserve)]
+    if not counted and "data" not in problems:
+        problems["data"] = say(
+            "all pictures are marked prior, and with preserve such are not learnt; name a folder of some to learn"
+        )
     batch = choose_batch(settings, len(counted), devices)
     if batch % (devices * settings.accumulate):
         problems["global_batch_size"] = say(
@@ -154,7 +158,7 @@ def check_training(settings: TrainingSettings, model: Model, learner: Learner, *
         )
     if problems:
         raise RecipeError(problems)
-    learnt, kept = _hold_out(settings, found, model)
+    learnt, kept, held_notes = _hold_out(settings, found, model)
     data, notes = _schedule(settings, model, learner, learnt, batch=batch)
     held = _schedule(settings, model, learner, kept, batch=batch)[0] if kept else None
     too_long = list_too_long(learnt, model, trigger=settings.trigger or "", write_prompt=learner.write_prompt)
@@ -179,26 +183,12 @@ def check_training(settings: TrainingSettings, model: Model, learner: Learner, *
         notes=(
             *found.notes,
             *notes,
-            *_tell_held(settings, kept),
+            *held_notes,
             *too_long,
             *tell_start(model),
             *_tell_settings(settings),
         ),
     )
-
-
-def _tell_held(settings: TrainingSettings, held: Sequence[Example]) -> list[Message]:
-    """Names the pictures that are taken from those of the data."""
-    if not held or settings.validate_with is None or Path(settings.validate_with).exists():
-        return []
-    return [
-        say_count(
-            "{count} picture is held back to validate with, and is not learnt: {names}",
-            "{count} pictures are held back to validate with, and are not learnt: {names}",
-            count=len(held),
-            names=list_names([example.id for example in held]),
-        )
-    ]
 
 
 def _check_start(model: Model) -> None:
@@ -258,9 +248,10 @@ def _check_folders(settings: TrainingSettings) -> dict[str, Message]:
     if held is not None and Path(held).is_dir():
         places.append((held, "validate"))
     for text, name in places:
-        place = Path(Origin.parse(text).place).expanduser().resolve()
-        if not place.is_dir():
+        path = Origin.parse(text).path
+        if path is None or not path.is_dir():
             continue
+        place = path.resolve()
         if settings.output is not None and settings.output.resolve().is_relative_to(place):
             return {"output": say("{output} lies in {place}, whose pictures are data, and so would its own be; "
                                   "choose another folder", output=settings.output, place=place)}  # fmt: skip
@@ -360,11 +351,14 @@ def _takes_buckets(settings: TrainingSettings) -> bool:
 
 def _hold_out(
     settings: TrainingSettings, found: Found, model: Model
-) -> tuple[tuple[Example, ...], tuple[Example, ...]]:
-    """Splits the examples into those that are learnt and those to validate with; none of these without a wish."""
+) -> tuple[tuple[Example, ...], tuple[Example, ...], tuple[Message, ...]]:
+    """Splits the examples into those that are learnt and those to validate with, and says what should be known of it.
+
+    None are held back without a wish; raises RecipeError where none are left to learn.
+    """
     text = settings.validate_with
     if text is None:
-        return tuple(found.examples), ()
+        return tuple(found.examples), (), ()
     if Path(text).exists():
         other = read_examples(
             (text,),
@@ -376,8 +370,41 @@ def _hold_out(
         )
         if other.problems:
             raise RecipeError({"validate": join(other.problems)})
-        return hold_out(found.examples, other.examples)
-    return hold_out(found.examples, float(text))
+        learnt, kept = hold_out(found.examples, other.examples)
+        return learnt, kept, (*_tell_folder(text, found.examples, learnt, kept), *other.notes)
+    learnt, kept = hold_out(found.examples, float(text))
+    if not kept:
+        return learnt, kept, (say("all pictures are one and the same, so none is held back to validate with"),)
+    return learnt, kept, (_tell_held(kept),)
+
+
+def _tell_folder(
+    folder: str, examples: Sequence[Example], learnt: Sequence[Example], kept: Sequence[Example]
+) -> list[Message]:
+    """Says how many of a folder validate, and which of the data are equal to one; raises RecipeError where all are."""
+    if all(one.is_prior for one in learnt) and not all(one.is_prior for one in examples):
+        problem = say(
+            "all pictures of the data are in {folder}, too, and are held back to validate with, so none is left to "
+            "learn; name a folder of others, or a share such as 0.1",
+            folder=folder,
+        )
+        raise RecipeError({"validate": problem})
+    left = {one.id for one in learnt}
+    taken = [one for one in examples if one.id not in left]
+    count = say_count(
+        "{count} picture of {folder} validates", "{count} pictures of {folder} validate", count=len(kept), folder=folder
+    )
+    return [count, *([_tell_held(taken)] if taken else [])]
+
+
+def _tell_held(held: Sequence[Example]) -> Message:
+    """Names the pictures that are taken from those of the data."""
+    return say_count(
+        "{count} picture is held back to validate with, and is not learnt: {names}",
+        "{count} pictures are held back to validate with, and are not learnt: {names}",
+        count=len(held),
+        names=list_names([example.id for example in held]),
+    )
 
 
 def _schedule(

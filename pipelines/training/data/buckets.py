@@ -8,13 +8,13 @@ Not here: how a picture is cut (cuts.py), in which order buckets are trained (ba
 
 import math
 from collections import Counter
-from collections.abc import Iterable, Sequence
+from collections.abc import Collection, Iterable, Sequence
 from dataclasses import dataclass
 
 from pipelines.messages import Message, say, say_count
 from pipelines.models.model import VIDEO_STRIDE, Shape
 from pipelines.training.data.cuts import Bucket, Cut, cover, cut_square
-from pipelines.training.data.examples import Example, list_names
+from pipelines.training.data.examples import Example, list_names, shorten
 
 MOST = 6
 MOST_UPSCALING = 1.25  # more enlarging teaches blur, so it is told
@@ -42,7 +42,7 @@ class Bucketing:
 
 def choose_buckets(
     examples: Sequence[Example],
-    shapes: Iterable[Shape],
+    shapes: Collection[Shape],
     *,
     multiple: int,
     area: int,
@@ -67,7 +67,8 @@ def choose_buckets(
         cover(example.width, example.height, bucket, fps=fps if example.fps else 0.0)
         for example, bucket in zip(examples, chosen, strict=True)
     )
-    notes = (_note_enlarged(examples, cuts), _note_stills(examples, cuts))
+    least = min((shape.frames for shape in shapes if shape.frames > 1), default=0)
+    notes = (_note_enlarged(examples, cuts), _note_short(examples, cuts, least, fps), _note_stills(examples, cuts))
     return Bucketing(cuts=cuts, notes=tuple(note for note in notes if note is not None))
 
 
@@ -186,6 +187,27 @@ def _note_enlarged(examples: Sequence[Example], cuts: Sequence[Cut]) -> Message 
         "{count} pictures are smaller than they are trained at and are enlarged: {names}. Larger ones learn sharper.",
         count=len(names),
         names=list_names(names),
+    )
+
+
+def _note_short(examples: Sequence[Example], cuts: Sequence[Cut], least: int, fps: float) -> Message | None:
+    """Names the clips that have fewer frames than are wanted at least, the shortest first."""
+    short = sorted(
+        (_count_frames(example, fps), number)
+        for number, (example, cut) in enumerate(zip(examples, cuts, strict=True))
+        if 1 < cut.bucket.frames < least
+    )
+    if not short:
+        return None
+    return say_count(
+        "{count} clip has fewer than {least} frames at {fps} a second, and is learnt with {frames}: {names}.",
+        "{count} clips have fewer than {least} frames at {fps} a second. All of them are learnt with {frames}, for "
+        "which the first of these has enough: {names}.",
+        count=len(short),
+        least=least,
+        fps=f"{fps:g}",
+        frames=min(cuts[number].bucket.frames for _, number in short),
+        names=list_names([f"{shorten(examples[number].id)} ({frames})" for frames, number in short]),
     )
 
 

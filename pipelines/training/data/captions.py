@@ -76,5 +76,7 @@ def list_captions(example: Example, *, trigger: str = "") -> list[str]:
 
 
 def _open_draws(example: Example, *, epoch: int, seed: int, occurrence: int) -> np.random.Generator:
-    digest = hashlib.sha256(f"caption {seed} {epoch} {occurrence} {example.id}".encode()).digest()
+    digest = hashlib.sha256(
+        f"caption {seed} {epoch} {occurrence} {example.id}".encode(errors="surrogateescape")
+    ).digest()
     return np.random.Generator(np.random.Philox(key=int.from_bytes(digest[:16])))

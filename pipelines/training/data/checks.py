@@ -14,8 +14,8 @@ from pipelines.errors import LumeshError
 from pipelines.messages import NOTHING, Message, english, say
 from pipelines.pictures.reading import PictureError, measure_stream, read_picture
 from pipelines.training.data.clips import measure_clip
-from pipelines.training.data.examples import Example, Reader, list_names
-from pipelines.training.data.folders import Notebook
+from pipelines.training.data.drafts import Notebook
+from pipelines.training.data.examples import Example, Reader, list_names, shorten
 
 DECODED_MOST = 20_000  # pictures that are decoded to be checked, 10 ms each; of more only the headers are read
 _THREADS = min(8, os.cpu_count() or 1)  # Pillow decodes beside Python; a large picture takes up to 650 MB meanwhile
@@ -71,7 +71,7 @@ def _check_one(candidate: Candidate, *, is_decoded: bool) -> _Checked:
         reason = english(f"{error.strerror or error}.")
     except LumeshError as error:
         reason = error.whole
-    problem = say("{name} cannot be used: {reason} Replace or remove it.", name=candidate.id, reason=reason)
+    problem = say("{name} cannot be used: {reason} Replace or remove it.", name=shorten(candidate.id), reason=reason)
     return _Checked(problem=problem)
 
 

@@ -11,6 +11,7 @@ from PIL import Image
 from pipelines.errors import LumeshError
 from pipelines.files.video import VideoSize, measure_video, read_mp4
 from pipelines.messages import say
+from pipelines.pictures import gif_blocks
 from pipelines.pictures.reading import DECODING_ERRORS, read_picture
 from pipelines.training.data.examples import Example, FileReader, Reader
 
@@ -32,6 +33,20 @@ def measure_clip(reader: Reader) -> VideoSize:
     width, height = frames[0].size
     fps = len(ends_ms) / ends_ms[-1] * 1000 if len(ends_ms) > 1 else 0.0
     return VideoSize(width=width, height=height, frames=len(ends_ms), fps=fps)
+
+
+def is_still(reader: Reader) -> bool:
+    """Returns whether a clip's file is a GIF of a single frame, or one so broken that it must be read to be refused."""
+    if not isinstance(reader, FileReader) or reader.file.suffix.lower() != ".gif":
+        return False
+    try:
+        with reader.file.open("rb") as stream:
+            if gif_blocks.holds_too_much(stream):
+                return True
+            with Image.open(stream, formats=["GIF"]) as picture:
+                return not getattr(picture, "is_animated", False)
+    except DECODING_ERRORS:
+        return True
 
 
 def read_clip(example: Example, *, frames: int, fps: float) -> np.ndarray:

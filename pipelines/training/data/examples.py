@@ -6,6 +6,7 @@ Not here: finding examples (sources.py), their pixels (pixels.py).
 
 import hashlib
 import re
+import unicodedata
 from collections.abc import Sequence
 from dataclasses import dataclass, field
 from functools import cached_property
@@ -15,6 +16,7 @@ from typing import Any, Protocol
 from pipelines.messages import Message, english, say
 
 NAMES_SHOWN = 12  # a message names so many files and counts the rest
+NAME_CHARS = 160  # of a longer name a message shows both ends; file systems allow 255 bytes
 
 
 class Reader(Protocol):
@@ -106,9 +108,20 @@ def sort_naturally(name: str) -> tuple[Any, ...]:
     return tuple((int(part), "") if part.isdecimal() else (-1, part) for part in parts), name
 
 
+def shorten(name: str) -> str:
+    """Returns a name as a message can show it: without control characters, and both ends of a long one."""
+    shown = "".join(
+        char if unicodedata.category(char) not in ("Cc", "Cs") else char.encode("unicode_escape").decode()
+        for char in (name if len(name) <= 2 * NAME_CHARS else name[:NAME_CHARS] + name[-NAME_CHARS:])
+    )
+    if len(shown) <= NAME_CHARS:
+        return shown
+    return f"{shown[: NAME_CHARS // 2]}...{shown[-NAME_CHARS // 2 :]}"
+
+
 def list_names(names: Sequence[str]) -> Message:
     """Returns the first names as one text, and how many more there are."""
-    shown = english(", ".join(names[:NAMES_SHOWN]))
+    shown = english(", ".join(map(shorten, names[:NAMES_SHOWN])))
     if len(names) <= NAMES_SHOWN:
         return shown
     return say("{names} and {count} more", names=shown, count=len(names) - NAMES_SHOWN)

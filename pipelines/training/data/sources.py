@@ -3,7 +3,7 @@
 Nothing is refused one by one: every broken picture, missing caption and unreadable line is in `Found.problems`, each a
 sentence that names the file and says what to do. Nothing is left out in silence: what was changed or not used is in
 `Found.notes`.
-Not here: layouts of folders (folders.py) and tables (tables.py), whether files can be read (checks.py).
+Not here: layouts of folders (folders.py, listed.py) and tables (tables.py), whether files can be read (checks.py).
 """
 
 import re
@@ -14,9 +14,12 @@ from pathlib import Path
 
 from pipelines.messages import Message, say, say_count
 from pipelines.training.data.checks import Candidate, check
-from pipelines.training.data.examples import FileReader, Found, list_names
-from pipelines.training.data.folders import VIDEO_SUFFIXES, Draft, Notebook, read_folder
-from pipelines.training.data.tables import TABLE_SUFFIXES, TableError, list_rows, open_table
+from pipelines.training.data.clips import is_still
+from pipelines.training.data.drafts import Draft, Notebook
+from pipelines.training.data.examples import FileReader, Found, list_names, shorten
+from pipelines.training.data.folders import read_folder
+from pipelines.training.data.kinds import TABLE_SUFFIXES, VIDEO_SUFFIXES
+from pipelines.training.data.tables import TableError, list_rows, open_table, tell_columns
 
 _OPTION = re.compile(r",(?:repeats=(?P<repeats>\d+)|(?P<prior>prior))\Z")
 _HUB_NAME = re.compile(r"[\w.-]+(?:/[\w.-]+)?")
@@ -34,11 +37,20 @@ class Origin:
     def parse(cls, text: str) -> "Origin":
         """Reads a place and its options; a folder whose name ends like an option is a folder."""
         repeats, is_prior = 1, False
-        while not Path(text).expanduser().exists() and (match := _OPTION.search(text)):
+        while cls(place=text).path is None and (match := _OPTION.search(text)):
             repeats = int(match["repeats"] or repeats)
             is_prior = is_prior or match["prior"] is not None
             text = text[: match.start()]
         return cls(place=text, repeats=repeats, is_prior=is_prior)
+
+    @property
+    def path(self) -> Path | None:
+        """The file or folder of this name, None where there is none, or can be none."""
+        try:
+            path = Path(self.place).expanduser()
+            return path if self.place.strip() and path.exists() else None
+        except (OSError, RuntimeError):  # a name longer than any file's, and ~name of nobody here
+            return None
 
 
 @dataclass(frozen=True)
@@ -56,7 +68,6 @@ def read_examples(
     *,
     caption: str | None = None,
     trigger: str | None = None,
-    prior_caption: str | None = None,
     image_column: str = "image",
     caption_column: str = "text",
     videos: bool = False,
@@ -64,8 +75,8 @@ def read_examples(
 ) -> Found:
     """Reads and checks everything at these places: folders, files, data sets of the hub.
 
-    An example without a caption of its own gets its folder's name (kohya's layout), else `caption`, else `trigger`;
-    a prior one gets `prior_caption`. Without `videos` only pictures are read.
+    An example without a caption of its own gets its folder's name (kohya's layout), else `caption`, else `trigger`,
+    but a prior one neither of these two. Without `videos` only pictures are read.
     """
     notebook = Notebook()
     reading = _Reading(notebook, image_column=image_column, caption_column=caption_column, cache_dir=cache_dir)
@@ -73,29 +84,30 @@ def read_examples(
     for text in map(str, paths):
         origin = Origin.parse(text)
         if origin.repeats < 1:
-            notebook.problems.append(say("{path} asks for no repeats; write 1 or more.", path=text))
+            notebook.problems.append(say("{path} asks for no repeats; write 1 or more.", path=shorten(text)))
+            continue
+        if not origin.place.strip():
+            notebook.problems.append(say("A --data is empty. Name a folder; a variable of the shell may not be set."))
             continue
         found = list(_read_origin(origin, reading))
         if not videos:
             found = _leave_out_clips(origin, found, notebook)
         candidates += found
     candidates = _name_apart(candidates)
-    candidates = _fill_captions(
-        candidates, notebook, own=(caption, trigger), prior=prior_caption, caption_column=caption_column
-    )
+    candidates = _fill_captions(candidates, notebook, own=(caption, trigger), caption_column=caption_column)
     examples = tuple(check(candidates, notebook))
     return Found(examples=examples, problems=tuple(notebook.problems), notes=tuple(notebook.notes))
 
 
 def _read_origin(origin: Origin, reading: _Reading) -> Iterator[Candidate]:
-    path = Path(origin.place).expanduser()
-    if path.is_dir():
+    path = origin.path
+    if path is not None and path.is_dir():
         before = len(reading.notebook.problems)
-        drafts = list(read_folder(path, reading.notebook, caption_column=reading.caption_column))
+        drafts = read_folder(path, reading.notebook, caption_column=reading.caption_column)
         if not drafts and len(reading.notebook.problems) == before:
             reading.notebook.problems.append(_refuse_empty(path))
         yield from _read_drafts(drafts, origin, reading)
-    elif path.is_file():
+    elif path is not None:
         draft = Draft(file=path, name=path.name)
         if draft.suffix in TABLE_SUFFIXES:
             yield from _read_drafts([draft], origin, reading)
@@ -106,7 +118,9 @@ def _read_origin(origin: Origin, reading: _Reading) -> Iterator[Candidate]:
     elif "://" in origin.place or _is_hub_name(origin.place):
         yield from _read_table(origin.place, origin.place, origin, reading)
     else:
-        reading.notebook.problems.append(say("There is no folder or file {path}. Check its name.", path=origin.place))
+        reading.notebook.problems.append(
+            say("There is no folder or file {path}. Check its name.", path=shorten(origin.place))
+        )
 
 
 def _is_hub_name(place: str) -> bool:
@@ -147,6 +161,9 @@ def _read_table(place: str, name: str, origin: Origin, reading: _Reading) -> Ite
     except TableError as error:
         reading.notebook.problems.append(error.whole)
         return
+    columns = [column for column in table.column_names if column != reading.image_column]
+    if note := tell_columns(name, columns, caption_column=reading.caption_column):
+        reading.notebook.columns.append(note)
     for row, reader, captions in list_rows(
         table, image_column=reading.image_column, caption_column=reading.caption_column
     ):
@@ -172,6 +189,7 @@ def _read_table(place: str, name: str, origin: Origin, reading: _Reading) -> Ite
 
 def _leave_out_clips(origin: Origin, found: list[Candidate], notebook: Notebook) -> list[Candidate]:
     """Leaves out videos, which a model of pictures cannot learn; a folder of nothing else is a problem."""
+    found = [replace(one, is_clip=False) if one.is_clip and is_still(one.reader) else one for one in found]
     clips = [one.id for one in found if one.is_clip]
     if clips and len(clips) == len(found):
         notebook.problems.append(
@@ -204,13 +222,12 @@ def _fill_captions(
     notebook: Notebook,
     *,
     own: tuple[str | None, str | None],
-    prior: str | None,
     caption_column: str,
 ) -> list[Candidate]:
     spare = next((text.strip() for text in own if text and text.strip()), "")
     filled, missing, missing_prior = [], [], []
     for one in candidates:
-        text = (prior or "").strip() if one.is_prior else spare
+        text = "" if one.is_prior else spare
         if one.captions or text:
             filled.append(one if one.captions else replace(one, captions=(text,)))
             continue
@@ -231,8 +248,10 @@ def _fill_captions(
     if missing_prior:
         notebook.problems.append(
             say(
-                "These prior pictures have no caption: {names}. Say what they show with --prior_prompt.",
+                "These prior pictures have no caption: {names}. Write what each shows into a .txt of the same name, or "
+                "put all into a folder called by it, such as 1_dog.",
                 names=list_names(missing_prior),
             )
         )
+    (notebook.problems if missing or missing_prior else notebook.notes).extend(notebook.columns)
     return filled

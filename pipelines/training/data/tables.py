@@ -8,7 +8,7 @@ Not here: folders without a table (folders.py).
 import csv
 import io
 import json
-from collections.abc import Iterator
+from collections.abc import Collection, Iterator
 from dataclasses import dataclass
 from importlib import import_module
 from pathlib import Path
@@ -16,10 +16,10 @@ from typing import Any
 
 from pipelines.errors import LumeshError
 from pipelines.messages import NOTHING, Message, english, say
-from pipelines.training.data.examples import RowReader
+from pipelines.training.data.examples import RowReader, list_names
+from pipelines.training.data.kinds import TABLE_SUFFIXES
 
-METADATA = ("metadata.jsonl", "metadata.csv")
-TABLE_SUFFIXES = (".parquet", ".arrow")
+FILE_NAME = "file_name"
 DATASETS_PIN = "datasets==5.2.0"
 
 
@@ -39,43 +39,87 @@ class Line:
     problem: Message = NOTHING
 
 
-def read_metadata(file: Path, *, caption_column: str) -> list[Line]:
-    """Reads a metadata file's lines; raises TableError when it is not text."""
+@dataclass(frozen=True, kw_only=True)
+class Metadata:
+    """A metadata file's lines, and its columns beside the pictures' names."""
+
+    lines: tuple[Line, ...]
+    columns: tuple[str, ...]
+
+
+def read_metadata(file: Path, *, caption_column: str) -> Metadata:
+    """Reads a metadata file; raises TableError when it is not text, or names no pictures at all."""
     try:
         text = file.read_text("utf-8-sig")
     except (OSError, UnicodeDecodeError) as error:
         raise TableError(
             say("{file} cannot be read: {error}.", file=file.name, error=error), advice=say("Save it as UTF-8.")
         ) from error
-    read = _read_jsonl if file.suffix == ".jsonl" else _read_csv
-    return [_read_line(file, number, values, caption_column) for number, values in read(text)]
+    read = list(_read_jsonl(text) if file.suffix == ".jsonl" else _read_csv(file.name, text))
+    if not read:
+        raise TableError(
+            say("{file} names no pictures.", file=file.name),
+            advice=say("Write a line for each picture, or remove it."),
+        )
+    columns = dict.fromkeys(name for _, values in read if isinstance(values, dict) for name in values)
+    return Metadata(
+        lines=tuple(_read_line(file, number, values, caption_column) for number, values in read),
+        columns=tuple(name for name in columns if name != FILE_NAME),
+    )
 
 
-def _read_jsonl(text: str) -> Iterator[tuple[int, Any]]:
+def _read_jsonl(text: str) -> Iterator[tuple[int, dict[str, Any] | Message]]:
+    """Yields each line's number and its object, or what is wrong with it."""
     for number, line in enumerate(text.split("\n"), 1):
         if line.strip():
             try:
-                yield number, json.loads(line)
-            except ValueError as error:
-                yield number, error
+                values = json.loads(line)
+            except (ValueError, RecursionError) as error:
+                yield number, english(str(error))
+            else:
+                yield number, values if isinstance(values, dict) else say("it is no object")
 
 
-def _read_csv(text: str) -> Iterator[tuple[int, Any]]:
-    rows = csv.DictReader(io.StringIO(text, newline=""), strict=True)
-    try:
-        for row in rows:
-            yield rows.line_num, row
-    except csv.Error as error:
-        yield rows.line_num, error
+def _read_csv(file: str, text: str) -> Iterator[tuple[int, dict[str, Any] | Message]]:
+    """Yields the number at which each row begins and its cells by column, or what is wrong with it."""
+    rows, columns = csv.reader(io.StringIO(text, newline=""), strict=True), list[str]()
+    while True:
+        number = rows.line_num + 1
+        try:
+            cells = next(rows, None)
+        except csv.Error as error:
+            is_open = str(error) == "unexpected end of data"
+            yield number, say("its quotes are not closed") if is_open else english(str(error))
+            return
+        if cells is None:
+            return
+        if not columns and cells:
+            columns = cells
+            if FILE_NAME not in columns:
+                raise TableError(
+                    say("{place} has no column {column}; it has {names}.",
+                        place=file, column=FILE_NAME, names=list_names(columns)),
+                    advice=say("Write the columns' names into its first line, with commas between them."),
+                )  # fmt: skip
+        elif any(map(str.strip, cells[len(columns) :])):
+            yield (
+                number,
+                say(
+                    "it has {count} cells for {columns} columns; put texts with commas into quotes",
+                    count=len(cells),
+                    columns=len(columns),
+                ),
+            )
+        elif cells:
+            yield number, dict(zip(columns, cells, strict=False))
 
 
-def _read_line(file: Path, number: int, values: Any, caption_column: str) -> Line:
+def _read_line(file: Path, number: int, values: dict[str, Any] | Message, caption_column: str) -> Line:
     place = f"{file.name}:{number}"
-    if not isinstance(values, dict):
-        reason = english(str(values)) if isinstance(values, Exception) else say("it is no object")
-        problem = say("{place} cannot be read: {reason}. Mend this line.", place=place, reason=reason)
+    if isinstance(values, Message):
+        problem = say("{place} cannot be read: {reason}. Mend this line.", place=place, reason=values)
         return Line(number=number, problem=problem)
-    name, captions = values.get("file_name"), read_captions(values.get(caption_column))
+    name, captions = values.get(FILE_NAME), read_captions(values.get(caption_column))
     if not isinstance(name, str) or not name.strip():
         problem = say("{place} names no picture. Write its name under file_name.", place=place)
         return Line(number=number, problem=problem)
@@ -87,6 +131,19 @@ def _read_line(file: Path, number: int, values: Any, caption_column: str) -> Lin
         )
         return Line(number=number, problem=problem)
     return Line(number=number, file_name=name.strip(), captions=captions)
+
+
+def tell_columns(table: str, columns: Collection[str], *, caption_column: str) -> Message:
+    """Says which columns a table has in place of that of captions, nothing where it has that, or no others."""
+    if caption_column in columns or not columns:
+        return NOTHING
+    return say(
+        "{table} has no column {column} to read captions from; it has {names}. Name the right one with "
+        "--caption_column.",
+        table=table,
+        column=caption_column,
+        names=list_names(list(columns)),
+    )
 
 
 def read_captions(value: Any) -> tuple[str, ...] | None:
@@ -141,7 +198,13 @@ def open_table(place: str, *, image_column: str, cache_dir: Path | None) -> Any:
             ),
             advice=say("Name the column of the pictures with --image_column."),
         )
-    return table.cast_column(image_column, datasets.Image(decode=False))
+    try:
+        return table.cast_column(image_column, datasets.Image(decode=False))
+    except Exception as error:  # pyarrow's, of several kinds
+        raise TableError(
+            say("{place} has no pictures in the column {column}.", place=place, column=image_column),
+            advice=say("Name the column of the pictures with --image_column."),
+        ) from error
 
 
 def list_rows(

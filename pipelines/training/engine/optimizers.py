@@ -67,21 +67,30 @@ def guard(optimizer: Any, *, max_grad_norm: float) -> optax.GradientTransformati
 
 
 def build_muon(
-    shapes: Mapping[str, tuple[int, ...]], *, is_matrix: Callable[[str], bool], adam_share: float = 1.0, **adam: Any
+    shapes: Mapping[str, tuple[int, ...]], *, is_matrix: Callable[[str], bool], adam_share: float = 1.0, **options: Any
 ) -> optax.GradientTransformation:
     """Builds Muon for weights of torch's layout (outputs first), times the step's `rate` as all optimizers here.
 
-    Weights that are no matrix, or not by `is_matrix` of their name, move by AdamW, at `adam_share` of the rate.
+    Weights that are no matrix, or not by `is_matrix` of their name, move by AdamW, at `adam_share` of the rate. In a
+    stack each layer's weight is a matrix of its own. `options` are those of optax's `muon`.
     """
-    matrices: Any = {
-        name: MuonDimensionNumbers(reduction_axis=tuple(range(1, len(shape))), output_axis=0)
-        if len(shape) >= 2 and is_matrix(name)
-        else None
-        for name, shape in shapes.items()
-    }
+    matrices = {name: _find_matrix(name, shape) if is_matrix(name) else None for name, shape in shapes.items()}
+    by_name: Any = matrices
     return optax.chain(
-        muon(1.0, muon_weight_dimension_numbers=matrices, adam_learning_rate=adam_share, **adam), _multiply_by_rate()
+        muon(1.0, muon_weight_dimension_numbers=by_name, adam_learning_rate=adam_share, **options), _multiply_by_rate()
     )
+
+
+def _find_matrix(name: str, shape: tuple[int, ...]) -> MuonDimensionNumbers | None:
+    """Returns which axes of a weight are a matrix's outputs and inputs; None if it is none."""
+    output = 1 if STACK in name else 0
+    inputs = tuple(range(output + 1, len(shape)))
+    return MuonDimensionNumbers(reduction_axis=inputs, output_axis=output) if inputs else None
+
+
+_LIKE_ADAM = 0.2
+"""How far a matrix moves, root mean square, at a rate of 1: as far as by AdamW, so one rate fits both (Liu et al. 2025,
+arXiv:2502.16982)."""
 
 
 def find_result(trained: Mapping[str, Any], optimizer: Any) -> Mapping[str, Any]:
@@ -110,8 +119,9 @@ def _choose(settings: TrainingSettings, shapes: Mapping[str, tuple[int, ...]]) -
         return _build_schedule_free(settings)
     if settings.optimizer == "muon":
         return build_muon(
-            shapes, is_matrix=lambda name: STACK not in name, adam_b1=settings.adam_beta1, adam_b2=settings.adam_beta2,
-            adam_weight_decay=settings.adam_weight_decay,
+            shapes, is_matrix=lambda _: True, adam_b1=settings.adam_beta1, adam_b2=settings.adam_beta2,
+            adam_weight_decay=settings.adam_weight_decay, weight_decay=settings.adam_weight_decay,
+            consistent_rms=_LIKE_ADAM,
         )  # fmt: skip
     return optax.chain(_choose_plain(settings), _multiply_by_rate())
 

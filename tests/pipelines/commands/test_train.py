@@ -38,6 +38,8 @@ def check(data: Path, tmp_path: Path, *words: str) -> int:
         (("--lora", "--expert", "both"), "has one denoiser"),
         (("--lora", "--frames", "5"), "is of videos"),
         (("demo-flux2", "--lora", "--snr-gamma", "5"), "is a flow model"),
+        (("m" * 5000, "--lora"), "There is no model"),
+        (("~nosuchuser/model", "--lora"), "There is no model"),
         (("wan2.1-i2v-14b", "--lora"), "starts from a picture"),
         (("wan2.1-flf2v-14b", "--lora"), "starts from a picture"),
         (("wan2.2-ti2v-5b", "--lora"), "starts from a picture"),

@@ -84,7 +84,20 @@ def test_a_clip_keeps_the_most_frames_that_it_has(seconds: float, frames: int) -
     clips.append(make_example("short", 800, 450, frames=48, fps=30.0))  # 25 frames at 16 a second
     chosen = choose_buckets(clips, WAN, multiple=16, area=832 * 480, fps=16)
     assert [cut.bucket.frames for cut in chosen.cuts] == [frames, 25]
-    assert bool(chosen.notes) == (frames == 1)
+    assert any("first frame" in note for note in chosen.notes) == (frames == 1)
+
+
+def test_clips_with_fewer_frames_than_asked_for_are_told_with_how_many_they_have() -> None:
+    asked = [Shape.parse("832x480x41")]
+    lengths = {"film.mp4": 200, "a.mp4": 40, "b.mp4": 12, "blink.mp4": 3}
+    clips = [make_example(name, 832, 480, frames=frames, fps=16.0) for name, frames in lengths.items()]
+    chosen = choose_buckets(clips, asked, multiple=16, area=832 * 480, fps=16)
+    assert [cut.bucket.frames for cut in chosen.cuts] == [41, 9, 9, 1]
+    short, still = chosen.notes
+    assert "2 clips have fewer than 41 frames" in short and "with 9," in short
+    assert "b.mp4 (12), a.mp4 (40)" in short, "the shortest, for which the others are cut, comes first"
+    assert "blink.mp4" in still and "blink.mp4" not in short
+    assert not choose_buckets(clips[:1], asked, multiple=16, area=832 * 480, fps=16).notes
 
 
 def test_pictures_are_single_frames_and_lengths_outlast_giving_up() -> None:

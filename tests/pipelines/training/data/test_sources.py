@@ -102,8 +102,9 @@ def test_a_missing_caption_is_given_by_the_command_or_refused_by_name(tmp_path: 
     (problem,) = read_examples([tmp_path]).problems
     assert problem.startswith("1 picture has no caption: a.png.")
     (problem,) = read_examples([f"{tmp_path},prior"], caption="a cat", trigger="sks").problems
-    assert "a.png" in problem and "--prior_prompt" in problem
-    assert captions_of(f"{tmp_path},prior", trigger="sks", prior_caption="a dog")["a.png"] == ("a dog",)
+    assert "a.png" in problem and "1_dog" in problem
+    tmp_path.rename(named := tmp_path.with_name("1_dog"))
+    assert captions_of(f"{named},prior", trigger="sks")["a.png"] == ("dog",), "the advice helps"
 
 
 def test_all_problems_are_told_at_once_and_by_name(tmp_path: Path) -> None:
@@ -144,6 +145,15 @@ def test_all_problems_are_told_at_once_and_by_name(tmp_path: Path) -> None:
     assert all(problem.endswith((".", "it.", "HEIC")) for problem in found.problems)
 
 
+@pytest.mark.parametrize("place", ["", " ", ",repeats=3", "~nosuchuser/x", "x" * 3000, "no\0where"])
+def test_places_that_cannot_be_are_told_and_hide_no_other(tmp_path: Path, place: str) -> None:
+    write_picture(tmp_path / "a.png", text="a cat")
+    found = read_examples([place, tmp_path], trigger="sks")
+    assert [one.id for one in found.examples] == ["a.png"]
+    (problem,) = found.problems
+    assert ("is empty" in problem) == (not place.strip() or place.startswith(",")) and len(problem) < 300
+
+
 def test_what_was_changed_is_told(tmp_path: Path) -> None:
     (tmp_path / "a.png").write_bytes(encode(Image.new("RGBA", (8, 8), (255, 0, 0, 9))))
     (tmp_path / "b.txt").write_text("alone")
@@ -173,12 +183,13 @@ def test_clips_are_read_for_a_model_of_videos(tmp_path: Path) -> None:
         ("d.png", 24, 16, 1, 0),
     ]
     pictures = read_well(tmp_path, trigger="sks")
-    assert [one.id for one in pictures.examples] == ["d.png"]
-    assert "a.mp4" in pictures.notes[0]
+    assert [one.id for one in pictures.examples] == ["c.gif", "d.png"], "a GIF of one frame is a picture"
+    assert pictures.notes[0].endswith("learns pictures: a.mp4, b.gif.")
 
 
 def test_a_folder_of_videos_is_nothing_for_a_model_of_pictures(tmp_path: Path) -> None:
     write_clips(tmp_path)
+    (tmp_path / "c.gif").unlink()
     (problem,) = read_examples([tmp_path], trigger="sks").problems
     assert "holds only videos" in problem
     (tmp_path / "a.mp4").write_bytes((tmp_path / "a.mp4").read_bytes()[:900])

@@ -43,6 +43,15 @@ def test_tables_of_pictures_are_read(arrow: Any, tmp_path: Path) -> None:
 
 
 @pytest.mark.process
+def test_a_table_without_the_column_of_captions_names_those_that_it_has(arrow: Any, tmp_path: Path) -> None:
+    write_parquet(arrow, tmp_path / "a.parquet", texts=["one"])
+    options = {"caption_column": "caption", "cache_dir": tmp_path / "cache"}
+    missing, columns = read_examples([tmp_path / "a.parquet"], **options).problems
+    assert "a.parquet#0" in missing and "a.parquet has no column caption" in columns and "it has text." in columns
+    assert read_well(tmp_path / "a.parquet", trigger="sks", **options).notes == (columns,)
+
+
+@pytest.mark.process
 def test_a_table_without_pictures_or_with_broken_ones_is_refused_by_name(arrow: Any, tmp_path: Path) -> None:
     from pyarrow import parquet
 
@@ -50,10 +59,12 @@ def test_a_table_without_pictures_or_with_broken_ones_is_refused_by_name(arrow: 
     pictures = [{"bytes": b"none", "path": None}, None]
     parquet.write_table(arrow.table({"image": pictures, "text": ["x", "y"]}), tmp_path / "b.parquet")
     (tmp_path / "c.parquet").write_bytes(b"PAR1")
-    places = [tmp_path / f"{name}.parquet" for name in "abc"]
+    parquet.write_table(arrow.table({"image": [1, 2], "text": ["x", "y"]}), tmp_path / "d.parquet")
+    places = [tmp_path / f"{name}.parquet" for name in "abcd"]
     told = "\n".join(read_examples([*places, "no/such"], cache_dir=tmp_path / "cache").problems)
     assert "has no column image; it has photo, text" in told
     assert "b.parquet#0" in told and "b.parquet#1 cannot be used: the row is empty." in told
+    assert "d.parquet has no pictures in the column image." in told and "--image_column" in told
     assert "c.parquet cannot be read" in told and "no/such cannot be read" in told
 
 

@@ -132,3 +132,30 @@ def test_rates_are_those_of_diffusers_scheduler(name: str) -> None:
     rates = list_rates(_ask(lr_scheduler=name, learning_rate=3e-4, lr_warmup_steps=7), 100)
 
     np.testing.assert_allclose(rates, expected, rtol=1e-6)
+
+
+def test_muon_moves_every_matrix_of_a_stack_as_if_alone_and_all_weights_decay() -> None:
+    rng = np.random.default_rng(0)
+    shapes = {"x.every_layer.ff": (3, 32, 64), "conv.every_layer.w": (2, 8, 4, 3, 3), "x.every_layer.bias": (3, 64)}
+    alone = {f"layer{number}": (32, 64) for number in range(3)}
+    draw = lambda found: {name: jnp.asarray(rng.normal(size=shape), jnp.float32) for name, shape in found.items()}  # noqa: E731
+    weights, gradients = draw(shapes), jax.tree.map(lambda one: one * 1e-3, draw(shapes))
+
+    def step(name: str, weights: Any, gradients: Any, **asked: Any) -> Any:
+        optimizer = build_optimizer(_ask(optimizer=name, **asked), jax.tree.map(np.shape, weights))
+        update: Any = optimizer.update
+        return update(gradients, optimizer.init(weights), weights, rate=1e-2)[0]
+
+    moves = step("muon", weights, gradients, adam_weight_decay=0.0)
+    parted = {name: gradients["x.every_layer.ff"][number] for number, name in enumerate(alone)}
+    apart = step("muon", draw(alone), parted, adam_weight_decay=0.0)
+    for number, name in enumerate(alone):
+        np.testing.assert_allclose(moves["x.every_layer.ff"][number], apart[name], rtol=0.02, atol=2e-5)
+        values = np.linalg.svd(np.asarray(apart[name]), compute_uv=False)
+        assert values.max() < 2 * values.min()  # nearly orthogonal, which moves of AdamW are not
+    for name in ("x.every_layer.ff", "conv.every_layer.w"):
+        assert 1.5e-3 < float(jnp.sqrt(jnp.square(moves[name]).mean())) < 2.5e-3  # a fifth of the rate
+
+    decayed = step("muon", weights, jax.tree.map(jnp.zeros_like, gradients), adam_weight_decay=0.1)
+    for name, move in decayed.items():
+        np.testing.assert_allclose(move, -1e-3 * weights[name], rtol=1e-4, atol=1e-7)
