@@ -4,6 +4,7 @@ Its are the loop with late losses, stops and signals, Muon and AdamW, the state 
 mesh; only what is learned is the demos'. Batches are a pure function of the step, so a resumed run sees the same ones.
 """
 
+import math
 from collections.abc import Callable, Mapping
 from contextlib import ExitStack
 from dataclasses import dataclass, field
@@ -196,9 +197,10 @@ def _tell(bar: Any, report: Report) -> Callable[[dict[str, Any]], None]:
         if event["event"] != "step":
             return
         loss = event["loss"]
-        smoothed = loss if smoothed is None else 0.98 * smoothed + 0.02 * loss
+        if loss is not None:  # as of a step that was skipped
+            smoothed = loss if smoothed is None else 0.98 * smoothed + 0.02 * loss
         skipped = f", {event['skipped']} steps skipped" if event["skipped"] else ""
-        bar.set_postfix_str(f"loss {smoothed:.4f}{skipped}")
+        bar.set_postfix_str(f"loss {math.nan if smoothed is None else smoothed:.4f}{skipped}")
         bar.update()
 
     return hear

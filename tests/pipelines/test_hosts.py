@@ -24,7 +24,7 @@ from pipelines.recipes.resolving import resolve
 from pipelines.runtime.devices.platform import with_devices
 from pipelines.stages import ignore_progress
 from pipelines.training.checks import check_training
-from pipelines.training.engine.loop import AGREE_EVERY, Stop
+from pipelines.training.engine.loop import AGREE_EVERY, LATE, Stop
 from pipelines.training.place import Place
 from pipelines.training.results.state import find_newest
 from pipelines.training.run import train
@@ -38,7 +38,7 @@ STEPS = 800
 """More than any of these trainings comes to."""
 MORE = 4
 """Steps that one host makes after the state of two."""
-SLICE_STEPS = 14
+SLICE_STEPS = 24
 PAUSED = 3
 DEVICES = 2  # of a host
 MESH = "dp=2,sp=2"
@@ -184,7 +184,7 @@ def learn_alone(alone: Alone, two: Two) -> dict[int, float]:
 
 def test_a_killed_host_ends_the_other_and_the_same_command_goes_on(killed: Killed) -> None:
     assert killed.code == 75, killed.said[-3000:]
-    (step,) = re.findall(r"lumesh: another host ended; the same command goes on from step (\d+0)\.", killed.said)
+    (step,) = re.findall(r"lumesh: another host ended; the same command goes on from step (\d+)\.", killed.said)
     assert killed.saved == int(step)
     assert [*killed.resumed] == [*range(killed.saved + 1, killed.saved + MORE + 1)]
 
@@ -203,7 +203,9 @@ def test_two_hosts_go_on_from_the_state_of_one_with_its_losses(
 
 
 def test_all_hosts_stop_behind_one_step_when_one_of_them_is_told_to(killed: Killed, two: Two) -> None:
-    assert [max(dict(seen["losses"])) for seen in two.seen] == [killed.saved + AGREE_EVERY] * 2
+    own, other = (max(dict(seen["losses"])) for seen in two.seen)
+    assert own == other
+    assert 0 <= own - two.asked["stops_at"] <= LATE + AGREE_EVERY
 
 
 def test_each_host_encodes_only_what_its_rows_need(two: Two, unbroken: dict[int, float], alone: Alone) -> None:
@@ -236,9 +238,10 @@ def test_a_slice_trains_without_a_common_folder_pauses_and_goes_on_as_one_host_d
     folder = alone.folder
     first, second = two.slice["heard"]
     assert two.slice["files"] == [0, 1]
-    assert max(event["step"] for event in first if event["event"] == "step") == AGREE_EVERY
+    paused = max(event["step"] for event in first if event["event"] == "step")
+    assert 0 <= paused - PAUSED <= LATE + AGREE_EVERY
     told = [event["step"] for event in second if event["event"] in ("resumed", "sample")]
-    assert told == [AGREE_EVERY, SLICE_STEPS]
+    assert told == [paused, SLICE_STEPS]
     assert [event["event"] for event in second].count("prior") == 0, "they came with the state"
     assert not [*(folder / "slice-1" / "training").iterdir()]
 

@@ -391,6 +391,25 @@ def test_all_that_is_wrong_with_a_training_is_told_at_once(run: Run) -> None:
         assert f"{field}:" in found.err
 
 
+def test_a_name_that_is_taken_is_refused_before_anything_is_learnt(run: Run, data_dir: Path, tmp_path: Path) -> None:
+    (tmp_path / "corgi").mkdir()
+    Image.new("RGB", (64, 64), "red").save(tmp_path / "corgi" / "1.png")
+    taken = data_dir / "loras" / "corgi.safetensors"
+    taken.parent.mkdir(exist_ok=True)
+    taken.write_bytes(b"of somebody")
+    try:
+        line = "train tiny --data {out}/corgi --caption dog --mesh dp=1 --allow-cpu"
+        for kind in ("--lora", "--lora --check"):
+            found = run(f"{line} {kind}")
+            assert found.code == 2
+            assert "corgi.safetensors is there already" in found.err
+        assert not (data_dir / "training" / "corgi").exists()
+        assert run(f"{line} --lora --check --name other").code == 0
+        assert run(f"{line} --full --check --name tiny").code == 2
+    finally:
+        taken.unlink()
+
+
 @pytest.mark.parametrize(
     ("given", "flow_shift", "guidance_scale_2"),
     [

@@ -220,10 +220,19 @@ def test_a_step_that_is_not_finite_is_skipped_and_ten_in_a_row_end_it(tmp_path: 
 
 def test_time_up_leaves_a_state_to_go_on_from(tmp_path: Path, unbroken: dict[str, np.ndarray]) -> None:
     stop = Stop()
-    stop.limit(0.0)
+
+    def draw_until_time_is_up(step: int) -> dict[str, np.ndarray]:
+        if step == BROKEN_AT:  # drawn some steps ahead
+            stop.limit(0.0)
+        return draw_batch(step)
+
     with pytest.raises(Unfinished):
+        run(tmp_path, stop=stop, draw_batch=draw_until_time_is_up)
+    (saved,) = find_steps(tmp_path)
+    assert (0 < saved < STEPS, stop.reason) == (True, "time limit")
+    with pytest.raises(Unfinished):  # before its next step
         run(tmp_path, stop=stop)
-    assert (find_steps(tmp_path), stop.reason) == ([1], "time limit")
+    assert find_steps(tmp_path) == [saved]
     assert_same(run(tmp_path), unbroken)
     assert [*read_losses(tmp_path)] == [*range(1, STEPS + 1)]
 

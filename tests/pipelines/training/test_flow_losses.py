@@ -24,7 +24,6 @@ from diffusers import (
 from jax.sharding import PartitionSpec
 from torch.nn import functional
 
-from pipelines.families.flux2.training import GUIDANCE
 from pipelines.families.flux2.training import LEARNER as FLUX2
 from pipelines.families.wan.training import LEARNER as WAN
 from pipelines.families.z_image.training import LEARNER as Z_IMAGE
@@ -37,6 +36,7 @@ from pipelines.training.engine.objective import Flow, sum_errors
 from pipelines.training.results.export import split_stacks
 
 SHIFT = 3.0
+GUIDANCE = 1.0  # `--guidance_scale=1` of the command lines in diffusers' README_flux2.md
 TEXT = 8
 FLUX2_SIZES = {
     "in_channels": 16, "num_layers": 1, "num_single_layers": 2, "attention_head_dim": 16, "num_attention_heads": 4,

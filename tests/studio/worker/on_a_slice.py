@@ -40,7 +40,7 @@ def teach(opened: Devices, asked: dict[str, Any], data_dir: Path, catalog: Any) 
 
         def hear(event: dict[str, Any]) -> None:
             events.append({name: event[name] for name in ("event", "step", "loss", "total") if name in event})
-            if event.get("step") == pauses_at:
+            if pauses_at is not None and event.get("step") == pauses_at:
                 stop.ask("pause")
                 raise PausedError
 

@@ -112,3 +112,25 @@ def test_prior_pictures_make_no_size_and_no_larger_batch_of_their_own(tmp_path: 
     assert {cut.bucket[:2] for cut in learnt.data.cuts} > sizes
     assert kept.schedule.steps_per_epoch == 2
     assert kept.batch_size < learnt.batch_size
+
+
+@pytest.mark.model  # sizes are those of a family, whose code needs torch
+@pytest.mark.usefixtures("cache_dir")
+def test_sdxl_is_told_the_size_and_the_cut_of_each_picture(tmp_path: Path) -> None:
+    write_picture(tmp_path / "data" / "wide.png", 400, 256, text="a house")
+    settings = read_settings(
+        {"model": "demo-sdxl", "data": (str(tmp_path / "data"),), "lora": True, "mesh": "dp=1", "resolution": 256}
+        | {"center_crop": True, "global_batch_size": 1}
+    )  # fmt: skip
+    model = load_catalog().get(settings.model)
+    learner = registry.find_learner(model)
+    checked = check_training(settings, model, learner, name=None)
+    rows = RowSource(
+        data=checked.data, captions=checked.captions, cache=None, learner=learner, text_print="", picture_print=""
+    )
+    reader: Any = Echo
+    rows.prepare(1, reader, reader, lambda _done, _total: None)
+
+    (told,) = rows.make_batch(0)["time_ids"]
+
+    np.testing.assert_array_equal(told, [256, 400, 0, 72, 256, 256])

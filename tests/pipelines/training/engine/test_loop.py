@@ -1,5 +1,6 @@
 """The loop: what a step that is no number, a failing batch, a full disk and a stop do to a training."""
 
+import json
 import resource
 from collections.abc import Iterator
 from contextlib import contextmanager
@@ -14,7 +15,7 @@ import pytest
 
 from pipelines.errors import RecipeError
 from pipelines.training.engine.compiled_steps import choose_profiled
-from pipelines.training.engine.loop import MOST_SKIPPED, Cadence, DivergedError, Stop, run_steps
+from pipelines.training.engine.loop import MOST_SKIPPED, Cadence, DivergedError, Stop, count_steps_between, run_steps
 from pipelines.training.engine.step import BINS, Metrics, TrainState
 from pipelines.training.results.state import StateFolder
 
@@ -45,10 +46,10 @@ def _run(
 ):
     events: list[dict[str, Any]] = []
     states = StateFolder(folder / "state", keep=2)
-    stop = given.pop("stop", Stop())
+    stop, prepare = given.pop("stop", Stop()), given.pop("prepare", lambda _state, _batch: False)
     try:
         state, done = run_steps(
-            _learn,
+            given.pop("step", _learn),
             given.pop("state", _start()),
             {},
             first=first,
@@ -59,6 +60,7 @@ def _run(
             facts={"rank": 4},
             stop=stop,
             on_event=on_event or events.append,
+            prepare=prepare,
         )
     finally:
         states.close()
@@ -128,11 +130,70 @@ def test_a_stop_saves_and_the_next_run_goes_on(tmp_path: Path) -> None:
     states.close()
 
 
-def test_a_time_limit_stops_it(tmp_path: Path) -> None:
+def test_a_time_limit_stops_it_before_its_first_step(tmp_path: Path) -> None:
     stop = Stop()
     stop.limit(0.0)
-    _, done, _ = _run(tmp_path, stop=stop)
-    assert (done, stop.reason) == (1, "time limit")
+    _, done, events = _run(tmp_path, stop=stop)
+    assert (done, stop.reason, events) == (0, "time limit", [])
+
+
+def test_a_stop_while_a_step_is_compiled_is_heard_before_that_step(tmp_path: Path) -> None:
+    stop = Stop()
+
+    def prepare(state: TrainState, _batch: Any) -> bool:
+        is_new = int(state.step) in (0, 5)  # another size comes later
+        if int(state.step) == 5:
+            stop.ask("test")
+        return is_new
+
+    _, done, events = _run(tmp_path, stop=stop, prepare=prepare)
+    assert done == 5
+    assert [event["step"] for event in events if event["event"] == "saved"] == [5]
+
+
+def test_what_is_owed_comes_first_and_a_stop_at_the_last_step_leaves_nothing_owed(tmp_path: Path) -> None:
+    stop, done_after = Stop(), list[tuple[str, int]]()
+
+    def note(done: int, _state: TrainState) -> None:
+        done_after.append(("duty", done))
+
+    def learn(state: TrainState, *given: Any) -> tuple[TrainState, Metrics]:
+        done_after.append(("step", int(state.step) + 1))
+        if int(state.step) == 3:
+            stop.ask("test")
+        return _learn(state, *given)
+
+    _, done, events = _run(tmp_path, steps=4, step=learn, stop=stop, owed=(note,), between={2: (note,)})
+
+    assert done == 4
+    assert done_after == [
+        ("duty", 0), ("step", 1), ("step", 2), ("duty", 2), ("step", 3), ("step", 4), ("duty", 4),
+    ]  # fmt: skip
+    assert [event["step"] for event in events if event["event"] == "saved"] == [4]
+
+
+def test_states_are_saved_as_time_passes(tmp_path: Path) -> None:
+    _, _, events = _run(tmp_path, steps=3, save_every_s=-1.0)
+    assert [event["step"] for event in events if event["event"] == "saved"] == [1, 2, 3]
+
+
+def test_what_is_no_number_is_none_in_events(tmp_path: Path) -> None:
+    def learn(state: TrainState, *given: Any) -> tuple[TrainState, Metrics]:
+        state, metrics = _learn(state, *given)
+        broken, ones = jnp.full((), jnp.nan), jnp.ones(BINS)
+        return state, metrics._replace(loss=broken, gradient_norm=jnp.inf * broken, losses=broken * ones, counts=ones)
+
+    _, _, events = _run(tmp_path, steps=1, step=learn)
+
+    (event,) = (event for event in events if event["event"] == "step")
+    assert (event["loss"], event["gradient_norm"], event["update_norm"]) == (None, None, 1.0)
+    assert event["losses_by_noise"] == [None] * BINS
+    json.dumps(events, allow_nan=False)
+
+
+@pytest.mark.parametrize(("step_s", "steps"), [(0.001, 10), (0.5, 10), (1.0, 5), (8.0, 1), (0.0, 10)])
+def test_hosts_ask_each_other_every_five_seconds_or_ten_steps(step_s: float, steps: int) -> None:
+    assert count_steps_between(step_s) == steps
 
 
 @contextmanager

@@ -55,15 +55,18 @@ def test_a_diffusion_loss_is_that_of_diffusers_script(kind: str, gamma: float | 
     assert float(summed) / 6 == pytest.approx(expected, rel=1e-5)
 
 
-@pytest.mark.parametrize("kind", ["epsilon", "v_prediction", "sample"])
-def test_weights_are_finite_at_zero_terminal_snr(kind: str) -> None:
+@pytest.mark.parametrize(("kind", "at_zero"), [("epsilon", 1.0), ("v_prediction", 0.0), ("sample", 0.0)])
+def test_weights_are_min_snr_and_finite_at_zero_terminal_snr(kind: str, at_zero: float) -> None:
     config = DDPMScheduler(**SDXL, rescale_betas_zero_snr=True).config
     objective = Diffusion.of_scheduler(config, prediction_type=kind, snr_gamma=5.0)
     assert float(objective.alphas_cumprod[-1]) == pytest.approx(0, abs=1e-9)
 
-    noised = objective.mix(jnp.ones((2, 4, 2, 2)), jnp.ones((2, 4, 2, 2)), jnp.asarray([0, 999]))
+    noised = objective.mix(jnp.ones((3, 4, 2, 2)), jnp.ones((3, 4, 2, 2)), jnp.asarray([0, 700, 999]))
 
-    assert np.isfinite(noised.weights).all()
+    first, middle = (float(snr) for snr in compute_snr(DDPMScheduler.from_config(config), torch.tensor([0, 700])))
+    divisor = {"epsilon": lambda snr: snr, "v_prediction": lambda snr: snr + 1, "sample": lambda _snr: 1.0}[kind]
+    expected = [min(first, 5.0) / divisor(first), min(middle, 5.0) / divisor(middle), at_zero]
+    np.testing.assert_allclose(noised.weights, expected, rtol=1e-4, atol=1e-7)
 
 
 def test_a_noise_offset_moves_whole_channels() -> None:

@@ -159,3 +159,39 @@ def test_muon_moves_every_matrix_of_a_stack_as_if_alone_and_all_weights_decay() 
     decayed = step("muon", weights, jax.tree.map(jnp.zeros_like, gradients), adam_weight_decay=0.1)
     for name, move in decayed.items():
         np.testing.assert_allclose(move, -1e-3 * weights[name], rtol=1e-4, atol=1e-7)
+
+
+def test_cosine_restarts_as_diffusers_does_and_in_one_cycle_never() -> None:
+    optimizer = torch.optim.SGD([torch.nn.Parameter(torch.zeros(1))], lr=3e-4)
+    scheduler: Any = get_scheduler(
+        "cosine_with_restarts", optimizer, num_warmup_steps=7, num_training_steps=100, num_cycles=3
+    )
+    (factor,) = scheduler.lr_lambdas
+
+    rates = list_rates(
+        _ask(lr_scheduler="cosine_with_restarts", learning_rate=3e-4, lr_warmup_steps=7, lr_num_cycles=3), 100
+    )
+
+    np.testing.assert_allclose(rates, [3e-4 * factor(step) for step in range(100)], rtol=1e-6)
+    assert (np.diff(rates[8:]) > 1e-4).sum() == 2
+    single, cosine = (list_rates(_ask(lr_scheduler=name), 100) for name in ("cosine_with_restarts", "cosine"))
+    np.testing.assert_array_equal(single, cosine)
+
+
+@pytest.mark.parametrize(("steps", "warmup"), [(40, 4), (4000, 100)])
+def test_a_rate_warms_up_for_a_tenth_of_the_steps_or_a_hundred_by_default(steps: int, warmup: int) -> None:
+    rates = list_rates(_ask(learning_rate=1e-4), steps)
+    np.testing.assert_allclose(rates[: warmup + 1], np.arange(warmup + 1) / warmup * 1e-4, rtol=1e-5)
+    assert rates[warmup + 1] < rates[warmup]
+    np.testing.assert_allclose(list_rates(_ask(learning_rate=1e-4, lr_scheduler="constant"), steps), 1e-4, rtol=1e-6)
+
+
+def test_settings_of_a_schedule_that_would_fail_or_do_nothing_are_refused() -> None:
+    asked = {"model": "m", "data": ("d",), "lora": True}
+    with pytest.raises(RecipeError) as told:
+        read_settings(asked | {"lr_scheduler": "polynomial", "learning_rate": 1e-7})
+    assert "is where polynomial ends" in told.value.fields["learning_rate"]
+    with pytest.raises(RecipeError) as told:
+        read_settings(asked | {"lr_num_cycles": 3})
+    assert [*told.value.fields] == ["lr_num_cycles"]
+    list_rates(read_settings(asked | {"lr_scheduler": "polynomial", "learning_rate": 2e-7}), 10)

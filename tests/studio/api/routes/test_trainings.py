@@ -134,6 +134,26 @@ def test_the_second_experts_curve_goes_on_where_the_firsts_ended_over_a_pause_to
     assert {one["step"] for one in done["samples"]} >= {16, 32}
 
 
+def test_a_step_that_was_skipped_is_missing_in_the_curve_and_no_other(
+    client: TestClient, worker: Worker, ask: Ask
+) -> None:
+    job_id = ask()
+    usual = worker.learn
+
+    def learn(lesson: Lesson) -> Learnt:
+        def hear(event: dict[str, Any]) -> None:
+            is_skipped = event["event"] == "step" and event["step"] == 5
+            lesson.on_event(event | {"loss": None} if is_skipped else event)
+
+        return usual(replace(lesson, on_event=hear))
+
+    worker.learn = learn
+    worker.run_next()
+    done = look(client, job_id)
+    assert done["job"]["state"] == "done"
+    assert [point["step"] for point in done["points"]] == [step for step in range(1, 17) if step != 5]
+
+
 def test_nothing_that_a_training_no_longer_needs_stays_on_the_disk(worker: Worker, ask: Ask) -> None:
     job_id = ask()
     worker.run_next()
