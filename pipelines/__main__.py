@@ -6,6 +6,7 @@ outside the program (a gated model, a damaged file) end with exit code 1 and one
 
 import errno
 import functools
+import json
 import sys
 from typing import Any
 
@@ -44,6 +45,7 @@ app = typer.Typer(
         "help_option_names": ["-h", "--help"],
     },
 )
+STOPPED = 130  # shells' code for Ctrl+C
 COMPILE_TRAINING = "compile --train"  # one name for people, two commands with options of their own
 own_models = typer.Typer(callback=models.show, invoke_without_command=True, rich_markup_mode=None)
 own_models.command("add")(models.add)
@@ -81,30 +83,44 @@ def build_group() -> Any:
 
 
 def main(arguments: list[str] | None = None) -> int:
-    """Runs one command and returns the exit code."""
+    """Runs one command and returns the exit code; `train --json` ends with an object also where it fails."""
+    given = sys.argv[1:] if arguments is None else arguments
+    code, error = _run(given)
+    if error is not None:
+        line = " ".join(error.split())
+        typer.echo(f"lumesh: {line}", err=True)
+        if given[:1] == ["train"] and "--json" in given:
+            typer.echo(json.dumps({"event": "error", "error": line}))
+    return code
+
+
+def _run(arguments: list[str]) -> tuple[int, str | None]:
+    """Runs one command; returns the exit code, and what to say of an error."""
     try:
-        words = translate_old_flags(sys.argv[1:] if arguments is None else arguments)
+        words = translate_old_flags(arguments)
         result = build_group().main(args=words, prog_name="python -m pipelines", standalone_mode=False)
     except (RecipeError, MeshError) as error:
-        return _fail(str(error), 2)
+        return 2, str(error)
     except LumeshError as error:
-        return _fail(str(error), 1)
+        return 1, str(error)
     except PermissionError as error:
-        return _fail(f"{error.filename} may not be written or read. Choose another folder, or change its rights.", 1)
+        return 1, f"{error.filename} may not be written or read. Choose another folder, or change its rights."
     except OSError as error:
         if error.errno == errno.ENOSPC and not error.filename:
-            return _fail("The disk is full. Make room, then run it again.", 1)
+            return 1, "The disk is full. Make room, then run it again."
         if not error.filename:
             raise  # no file to name
-        return _fail(f"{error.filename} cannot be written or read: {error.strerror}. Choose another place.", 1)
+        return 1, f"{error.filename} cannot be written or read: {error.strerror}. Choose another place."
     except KeyboardInterrupt:
-        return _fail("stopped", 130)
+        return STOPPED, "stopped"
     except Exception as error:
         # typer's usage errors have no public base class, but all have `format_message`.
         if not hasattr(error, "format_message"):
             raise
-        return _fail(error.format_message(), 2)
-    return result if isinstance(result, int) else 0
+        return 2, error.format_message()
+    if result == STOPPED:  # typer's answer to Ctrl+C
+        return STOPPED, "stopped"
+    return result if isinstance(result, int) else 0, None
 
 
 def translate_old_flags(words: list[str]) -> list[str]:
@@ -112,7 +128,9 @@ def translate_old_flags(words: list[str]) -> list[str]:
     if words and words[0] == "compile" and "--train" in words:
         return [COMPILE_TRAINING, *(word for word in words[1:] if word != "--train")]
     if words and words[0] == "train":
-        return [words[0], *_tell(old_training_flags.translate(words[1:]))]
+        find_pod = functools.partial(hosts.find_address, None, None, None)
+        count = functools.partial(old_training_flags.count_hosts, words[1:], find_pod)
+        return [words[0], *_tell(old_training_flags.translate(words[1:], count_hosts=count))]
     if not words or words[0] not in old_flags.COMMANDS:
         return words
     name, *arguments = words
@@ -127,12 +145,6 @@ def _tell(translated: old_flags.Translated) -> list[str]:
     for note in translated.notes:
         typer.echo(f"lumesh: {note}", err=True)
     return translated.arguments
-
-
-def _fail(message: str, code: int) -> int:
-    line = " ".join(message.split())
-    typer.echo(f"lumesh: {line}", err=True)
-    return code
 
 
 if __name__ == "__main__":

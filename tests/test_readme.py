@@ -244,6 +244,7 @@ def test_every_flag_of_the_commands_exists() -> None:
         for name in command.__annotations__
     } | {"json", "all", "help", "validate", "doctor"}
     known |= {flag.replace("_", "-") for flag in (*old_flags.FLAGS, *old_training_flags.FLAGS)}
+    known |= {f"no-{flag}" for flag in known}
     flags = {
         flag.replace("_", "-")
         for page in ("command-line", "planning", "packs", "doctor", "gpu")

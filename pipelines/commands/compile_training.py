@@ -18,7 +18,7 @@ from pipelines.messages import english
 from pipelines.models.catalog import Model, Shape
 from pipelines.plan.topologies import find_topology
 from pipelines.stages import Progress
-from pipelines.training.settings import TrainingSettings, read_settings
+from pipelines.training.settings import TrainingSettings, read_name, read_settings
 
 _UNUSED = ("coordinator", "processes", "process", "check", "allow_cpu", "pack")
 
@@ -46,6 +46,7 @@ def compile_training(
     place = options.DataDirectory(data_dir=data_dir)
     machine = find_topology(topology, trains=True)
     settings = read_settings({"model": model, **given}, config, needs_data=False)
+    name = name if name is not None else read_name(config)
     found = train.find_model(place.catalog, settings.model)
     start = found.choose_start(revision=settings.revision, variant=settings.variant)
     file = output or place.packs_dir / f"train-{found.id}-{topology}.pack"

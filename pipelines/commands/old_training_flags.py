@@ -10,6 +10,7 @@ from dataclasses import dataclass
 from pipelines.commands.old_flags import Translated
 from pipelines.errors import RecipeError
 from pipelines.messages import english
+from pipelines.runtime.devices.hosts import Address
 
 _RENAMED = {
     "dataset_name": "data",
@@ -20,6 +21,7 @@ _RENAMED = {
     "validation_prompt": "sample",
     "checkpoints_total_limit": "keep",
     "lora_alpha": "alpha",
+    "proportion_empty_prompts": "caption_dropout",
 }
 _PREPARED = "pictures and captions are encoded once before training, and batches are made ahead by themselves"
 _STATES = (
@@ -28,6 +30,11 @@ _STATES = (
 _SHOWN = "--report_to names what shows the log"
 _CHIPS = "it is of other chips"
 _AVERAGE = "the average lies on the devices, as the weights do"
+# flag -> what to do in its place, since it says what is learnt
+_REFUSED = {
+    "max_train_samples": "is not known here: name a folder of fewer pictures with --data",
+    "dataset_config_name": "is not known here: download that part of the data set, and name its folder with --data",
+}
 # flag -> whether a value follows, and why it has no effect
 _WITHOUT_EFFECT: dict[str, tuple[bool, str]] = {
     **dict.fromkeys(
@@ -74,10 +81,23 @@ class _Script:
     rate: float | None = None
 
 
-def translate(arguments: Sequence[str], *, hosts: int = 1) -> Translated:
-    """Returns a `train` command line of today; `hosts` share the scripts' batch, which is one host's.
+def count_hosts(arguments: Sequence[str], find_pod: Callable[[], Address | None]) -> int:
+    """Returns how many hosts work together: as --processes says, else as the pod does that this host is one of."""
+    words = [*arguments]
+    for number, word in enumerate(words):
+        flag, has_value, value = word.partition("=")
+        if flag == "--processes":
+            text = value if has_value else "".join(words[number + 1 : number + 2])
+            return int(text) if text.isdecimal() and int(text) else 1  # else the option says what is wrong with it
+    pod = find_pod()
+    return 1 if pod is None else pod.processes
 
-    Raises RecipeError for a number of the scripts' that is none.
+
+def translate(arguments: Sequence[str], *, count_hosts: Callable[[], int] = lambda: 1) -> Translated:
+    """Returns a `train` command line of today; hosts share the scripts' batch, which is one host's.
+
+    They are counted only where that matters. Raises RecipeError for a number of the scripts' that is none, a flag whose
+    value is missing, and one that says what is learnt and has no equal here.
     """
     translated = Translated()
     given: dict[str, None] = {}
@@ -90,8 +110,10 @@ def translate(arguments: Sequence[str], *, hosts: int = 1) -> Translated:
             continue
         flag, has_value, value = word[2:].partition("=")
         name = flag.replace("-", "_")
+        if name in _REFUSED:
+            raise RecipeError({name: english(_REFUSED[name])})
         if (read := _READ_FLAGS.get(name)) is not None:
-            read(script, value if has_value else words.pop(0) if words else "")
+            read(script, value if has_value else _take_value(name, words))
         elif name == "scale_lr":
             script.scales_rate = True
         elif name == "use_ema":
@@ -113,14 +135,25 @@ def translate(arguments: Sequence[str], *, hosts: int = 1) -> Translated:
             if own == "learning_rate":
                 script.rate = _read_rate(value if has_value else words[0] if words else "")
             if own == "mixed_precision":
-                has_value, value = "=", _translate_precision(value if has_value else words.pop(0), translated)
+                value = _translate_precision(value if has_value else _take_value(name, words), translated)
+                has_value = "="
             translated.arguments.append(f"--{own.replace('_', '-')}{has_value}{value}")
-    _finish(translated, script, given, hosts)
+    _finish(translated, script, given, count_hosts)
     return translated
 
 
-def _finish(translated: Translated, script: _Script, given: dict[str, None], hosts: int) -> None:
+def _take_value(name: str, words: list[str]) -> str:
+    """Takes the next word as a flag's value; raises RecipeError where the line ends, or another flag follows."""
+    if not words or words[0].startswith("--"):
+        raise RecipeError({name: english("needs a value after it")})
+    return words.pop(0)
+
+
+def _finish(translated: Translated, script: _Script, given: dict[str, None], count_hosts: Callable[[], int]) -> None:
     """Adds what follows from several flags, and where the scripts' defaults are not ours."""
+    hosts = 1
+    if script.model is not None or script.batch is not None or script.scales_rate:
+        hosts = count_hosts()
     is_script = script.model is not None
     parts = script.parts or 1
     if script.batch is None and is_script and "global_batch_size" not in given:
@@ -169,7 +202,7 @@ _READ_FLAGS: dict[str, Callable[[_Script, str], None]] = {
 }
 
 
-FLAGS = (*_READ_FLAGS, *_RENAMED, *_WITHOUT_EFFECT, "scale_lr", "use_ema", "validation_prompts")
+FLAGS = (*_READ_FLAGS, *_RENAMED, *_REFUSED, *_WITHOUT_EFFECT, "scale_lr", "use_ema", "validation_prompts")
 
 
 def _read_count(name: str, value: str) -> int:

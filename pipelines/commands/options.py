@@ -1,5 +1,6 @@
 """Options that several commands share, and the data directory. Not here: what they come to (asked.py)."""
 
+import contextlib
 import json
 import os
 from collections.abc import Sequence
@@ -269,6 +270,17 @@ def make_folder(option: str, folder: Path) -> None:
         raise RecipeError({option: english(f"{folder} cannot be a folder to write to: {error.strerror}")}) from error
     if not os.access(folder, os.W_OK):
         raise RecipeError({option: english(f"{folder} may not be written")})
+
+
+def try_folder(option: str, folder: Path) -> None:
+    """Raises RecipeError if a folder cannot be made or written to; leaves everything as it was."""
+    missing = [place for place in (folder, *folder.parents) if not place.exists()]
+    try:
+        make_folder(option, folder)
+    finally:
+        for place in missing:
+            with contextlib.suppress(OSError):
+                place.rmdir()
 
 
 def print_json(value: Any) -> None:

@@ -13,13 +13,13 @@ import typer
 from pydantic.fields import FieldInfo
 
 from pipelines.commands import options
-from pipelines.errors import LumeshError, ModelError, RecipeError
+from pipelines.errors import ModelError, RecipeError
 from pipelines.messages import english
-from pipelines.models.catalog import Catalog, Model
+from pipelines.models.catalog import Catalog, Model, open_model
 from pipelines.models.fingerprints import find_configs
 from pipelines.runtime.devices import hosts
-from pipelines.training.results.installing import OF_TRAINING, check_targets, install
-from pipelines.training.settings import TrainingSettings, read_settings
+from pipelines.training.results.installing import check_targets, install
+from pipelines.training.settings import TrainingSettings, read_name, read_settings
 
 DEMO_RATE = 2e-3
 """The demo models are some hundred times smaller than the others, and learn at a rate some twenty times as high."""
@@ -41,7 +41,7 @@ def _annotate(name: str, field: FieldInfo) -> Any:
     default = field.get_default()
     shown = False if default in (None, (), False) else str(default)
     described = field.description
-    if field.annotation == bool | None:
+    if field.annotation in (bool, bool | None):
         flag = f"{flag}/--no-{flag[2:]}"
     if field.annotation == tuple[str, ...]:
         return Annotated[list[str] | None, typer.Option(flag, help=described, show_default=False)]
@@ -76,19 +76,27 @@ def train(
     """
     place = options.DataDirectory(data_dir=data_dir)
     settings = read_settings({"model": model, **given}, config)
-    catalog = place.catalog
-    found = find_model(catalog, settings.model)
-    if found.is_demo and settings.lora and settings.learning_rate is None:
-        settings = settings.model_copy(update={"learning_rate": DEMO_RATE})
-        typer.echo(f"lumesh: {found.id} is small and learns at {DEMO_RATE}; --learning_rate changes that", err=True)
+    name = name if name is not None else read_name(config)
+    found = find_model(place.catalog, settings.model)
+    settings = choose_rate(settings, found)
     if not found.learns_from:  # else only what it starts from is of that revision, not what makes the samples
         found = found.choose_start(revision=settings.revision, variant=settings.variant)
     output: list[Path] = []
-    with hosts.together(hosts.find_address(coordinator, processes, process), on_loss=lambda: tell_how_to_go_on(output)):
+    address = hosts.find_address(coordinator, processes, process)
+    with hosts.together(address, on_loss=lambda: tell_how_to_go_on(output)), hosts.ending_on_sigterm():
         _train(
             settings, found, place, name=name, packs=place.list_packs(pack), check=check, allow_cpu=allow_cpu,
             as_json=as_json, tell=output.append,
         )  # fmt: skip
+
+
+def choose_rate(settings: TrainingSettings, model: Model) -> TrainingSettings:
+    """Returns the settings with a small model's learning rate where none is asked, which is said."""
+    is_free = settings.optimizer == "prodigy"  # it finds its rate by itself, of which 0.002 would be a 500th
+    if not model.is_demo or not settings.lora or settings.learning_rate is not None or is_free:
+        return settings
+    typer.echo(f"lumesh: {model.id} is small and learns at {DEMO_RATE}; --learning_rate changes that", err=True)
+    return settings.model_copy(update={"learning_rate": DEMO_RATE})
 
 
 def _train(
@@ -107,9 +115,11 @@ def _train(
 
     It may `tell` where it works before anything takes long.
     """
+    hosts.compare({"--check": "it" if check else "not", "--name": name or "none"})  # else some wait for ever
     from pipelines import registry
 
     registry.start_jax(place.cache_dir, allow_cpu=allow_cpu)
+    from pipelines.commands.pushing import check_push, open_hub, push
     from pipelines.commands.training_terminal import TrainingTerminal
     from pipelines.training.checks import check_training
     from pipelines.training.engine.loop import Stop, stopping_on_signals
@@ -118,14 +128,18 @@ def _train(
 
     checked = check_training(settings, model, registry.find_learner(model), name=name)
     output = settings.output or place.data_dir / "training" / checked.name
+    hub = repo = None
+    if settings.push_to_hub and hosts.is_leader():
+        hub, repo = open_hub(settings.hub_token), settings.hub_model_id or checked.name
+        check_push(repo, hub)
     if settings.output is None and hosts.is_leader():
         check_targets(list_results(settings, model, output, checked.name), output, place.data_dir, checked.name)
     tell(output)
     terminal = TrainingTerminal(checked, is_json=as_json, is_silent=not hosts.is_leader())
     terminal.tell_plan()
+    options.try_folder("output", output) if check else options.make_folder("output", output)
     if check:
         return
-    options.make_folder("output", output)
     stop = Stop()
     cache = place.data_dir / "cache" / "training"
     work = Place(
@@ -139,8 +153,8 @@ def _train(
     if files and settings.output is None:
         files = tuple(install(file, output, place.data_dir, checked.name) for file in files)
     terminal.tell_result(result, files, stop)
-    if files and settings.push_to_hub:
-        push(files, settings, checked.name)
+    if files and hub is not None and repo is not None:
+        push(files, repo, checked.card, hub)
 
 
 def tell_how_to_go_on(output: Sequence[Path]) -> str:
@@ -151,33 +165,27 @@ def tell_how_to_go_on(output: Sequence[Path]) -> str:
     return f"the same command goes on from step {step}."
 
 
-def push(files: tuple[Path, ...], settings: TrainingSettings, name: str) -> None:
-    """Uploads the result; the files stay here whatever happens, and the error says how to try again."""
-    from huggingface_hub import HfApi
-    from huggingface_hub.errors import HfHubHTTPError
-
-    repo = settings.hub_model_id or name
-    api = HfApi(token=settings.hub_token)
-    try:
-        repo = api.create_repo(repo, exist_ok=True).repo_id
-        for file in files:
-            if file.is_dir():
-                api.upload_folder(repo_id=repo, folder_path=file, ignore_patterns=[*OF_TRAINING])
-            else:
-                api.upload_file(repo_id=repo, path_or_fileobj=file, path_in_repo=file.name)
-    except (HfHubHTTPError, OSError, ValueError) as error:
-        raise LumeshError(
-            english(f"The result is at {files[0]}, but its upload to {repo} failed: {error}"),
-            advice=english(f"Try again with: hf upload {repo} {files[0]}"),
-        ) from error
-
-
 def find_model(catalog: Catalog, text: str) -> Model:
-    """Returns the model of an id or hub repository; raises RecipeError for one that is not known."""
+    """Returns the model of an id or hub repository, or of a folder or single file anywhere; raises RecipeError."""
     try:
         return catalog.get(text)
     except ModelError as error:
-        raise RecipeError({"model": error.whole}) from error
+        place = _find_place(text)
+        if place is None:
+            raise RecipeError({"model": error.whole}) from error
+    try:
+        return open_model(place, loras_dir=catalog.loras_dir)
+    except ModelError as error:
+        raise RecipeError({"model": english(f"{place}: {error.whole}")}) from error
+
+
+def _find_place(text: str) -> Path | None:
+    """Returns the file or folder of this name, None where there is none, or can be none."""
+    try:
+        place = Path(text).expanduser()
+        return place if text.strip() and place.exists() else None
+    except (OSError, RuntimeError):  # a name longer than any file's, and ~name of nobody here
+        return None
 
 
 def list_results(settings: TrainingSettings, model: Model, output: Path, name: str) -> list[Path]:
@@ -197,14 +205,20 @@ def list_results(settings: TrainingSettings, model: Model, output: Path, name: s
 def build_command() -> Any:
     """Returns `train` with an option for each field of the settings, as typer reads functions."""
     fixed = {
-        "model": Annotated[str | None, typer.Argument(help="A model of the catalogue; `models` lists them.")],
-        "config": Annotated[Path | None, typer.Option(help="A .toml file of settings; options count before it.")],
+        "model": Annotated[
+            str | None, typer.Argument(help="A model of the catalogue (`models` lists them), a folder or a file.")
+        ],
+        "config": Annotated[
+            Path | None, typer.Option(help="A .toml file of settings, named as these options, which count before it.")
+        ],
         "check": Annotated[bool, typer.Option("--check", help="Read and count everything, and train nothing.")],
         "name": Annotated[str | None, typer.Option(help="Of the result.", show_default="the data's folder")],
         "pack": options.PackPaths,
         "kernels": options.Kernels,
         "allow_cpu": options.AllowCpu,
-        "as_json": options.AsJson,
+        "as_json": Annotated[
+            bool, typer.Option("--json", help="Print each event as a line of JSON, the last one also of an error.")
+        ],
         "data_dir": options.DataDir,
         "coordinator": options.Coordinator,
         "processes": options.Processes,

@@ -67,6 +67,10 @@ class Learner(Protocol):
         """Lists the modules that can learn, in the order in which they denoise."""
         ...
 
+    def check(self, folder: Path) -> None:
+        """Raises ModelError for a checkpoint that is not trained here, by its configs alone."""
+        ...
+
     def build_denoiser(self, folder: Path, component: str) -> Any:
         """Builds the torch module from its config, with parameters on the meta device and layers not yet stacked."""
         ...
@@ -159,6 +163,9 @@ class FlowLearner:
     def list_denoisers(self, folder: Path, scheduler_config: Mapping[str, Any]) -> tuple[Denoiser, ...]:  # noqa: ARG002
         """See `Learner`."""
         return (Denoiser(component="transformer"),)
+
+    def check(self, folder: Path) -> None:
+        """See `Learner`."""
 
     def list_cuts(self, module: Any) -> Mapping[str, Cut]:  # noqa: ARG002
         """See `Learner`."""

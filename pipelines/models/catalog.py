@@ -47,6 +47,7 @@ from pipelines.models.own_models import (
     OwnModel,
     UnusableModel,
     find_own_models,
+    make_id,
     read_own_model,
     telling,
 )
@@ -178,6 +179,15 @@ def read_data_dir(data_dir: Path) -> Catalog:
     return load_catalog(data_dir / "models", data_dir / "loras", own_file=data_dir / OWN_FILE)
 
 
+def open_model(place: Path, *, loras_dir: Path | None = None) -> Model:
+    """Returns the model of a folder in diffusers layout, or of a single file, wherever it lies; raises ModelError."""
+    reading = _Reading(_read_shipped(CATALOG_FILE), loras_dir)
+    problems: list[UnusableModel] = []
+    with telling(problems, place.name, place):
+        return reading.open(place)
+    raise ModelError(problems[0].reason, advice=problems[0].advice)
+
+
 class _Reading:
     """The models read so far, by id, and what of the user's could not be one."""
 
@@ -208,6 +218,20 @@ class _Reading:
                 return
             self.partial[model.id] = PartialModel(model=model, lacking=one.lacking)
             self.unusable += one.lacking.values()
+
+    def open(self, place: Path) -> Model:
+        """Returns what lies somewhere else than in `models/`."""
+        if place.is_file():
+            model = replace(self._adopt_file(recognise_file(place), place.stem), id=make_id(place.stem))
+        else:
+            found = read_own_model(place, place.resolve().name)
+            problems = [found] if isinstance(found, UnusableModel) else [*found.lacking.values()]
+            if problems:
+                raise ModelError(problems[0].reason, advice=problems[0].advice)
+            assert isinstance(found, OwnModel)
+            model = adopt_folder(found, self.shipped)
+        check_limits(model)
+        return replace(model, loras_dir=self._loras_dir)
 
     def add_entry(self, name: str, entry: Mapping[str, Any], models_dir: Path) -> None:
         """Adds a model from a user's models.toml, or changes one that is there."""

@@ -5,7 +5,8 @@ Not here: a family's own defaults (families/*/training.py), what the data is (da
 """
 
 import tomllib
-from collections.abc import Mapping
+from collections.abc import Callable, Iterable, Mapping
+from dataclasses import dataclass
 from pathlib import Path
 from typing import Any, Literal
 
@@ -146,17 +147,29 @@ class TrainingSettings(BaseModel):
         return DEFAULT_RATE[self.kind] if self.learning_rate is None else self.learning_rate
 
 
+EITHER = (("lora", "full"), ("steps", "epochs"))
+"""Settings of which one takes the other's place."""
+FLAGS = {"validate_with": "validate"}
+"""Settings that are called otherwise on the command line, in files and in messages."""
+
+
 def read_settings(given: Mapping[str, Any], file: Path | None = None, *, needs_data: bool = True) -> TrainingSettings:
     """Returns settings from those `given` (None for not given), which count before those of a .toml file.
 
     Raises RecipeError with a message for every field at fault.
     """
+    asked = {name: value for name, value in given.items() if value is not None and value != ()}
     fields = read_toml(file) if file is not None else {}
-    fields |= {name: value for name, value in given.items() if value is not None and value != ()}
+    fields.pop("name", None)  # of the result (read_name)
+    for pair in EITHER:
+        if any(asked.get(name) for name in pair):
+            fields = {name: value for name, value in fields.items() if name not in pair}
+    fields |= asked
     try:
         settings = TrainingSettings.model_validate(fields)
     except ValidationError as error:
-        raise RecipeError(word_first(error.errors(), whole="settings")) from error
+        found = word_first(error.errors(), whole="settings")
+        raise RecipeError({FLAGS.get(name, name): text for name, text in found.items()}) from error
     problems = _find_problems(settings)
     if not needs_data:
         problems.pop("data", None)
@@ -165,16 +178,100 @@ def read_settings(given: Mapping[str, Any], file: Path | None = None, *, needs_d
     return settings
 
 
+def read_name(file: Path | None) -> str | None:
+    """Returns the name of the result that a .toml file has, if there is a file and it has one."""
+    name = None if file is None else read_toml(file).get("name")
+    if name is not None and not isinstance(name, str):
+        raise RecipeError({"name": english(f"{name!r} in {file} is no text; write it in quotes")})
+    return name
+
+
 def read_toml(file: Path) -> dict[str, Any]:
-    """Returns a file's settings; raises RecipeError for one that is none."""
+    """Returns a file's settings, which may be called as on the command line; raises RecipeError for one that is none.
+
+    Texts that may be several may be one, and a share or a name may be a number.
+    """
     try:
-        fields = tomllib.loads(file.read_text("utf-8"))
+        found = tomllib.loads(file.read_text("utf-8"))
     except (OSError, UnicodeDecodeError, tomllib.TOMLDecodeError) as error:
         raise RecipeError({"config": english(f"{file} cannot be read: {error}")}) from error
+    own = {flag: name for name, flag in FLAGS.items()}
+    fields: dict[str, Any] = {}
+    for title, value in found.items():
+        name = title.replace("-", "_")
+        name = own.get(name, name)
+        if name in fields:
+            raise RecipeError({"config": english(f"{file} says {title} twice, with - and with _")})
+        fields[name] = value
     for name in ("data", "sample", "prior_prompt"):
         if isinstance(fields.get(name), str):
             fields[name] = (fields[name],)
+        elif isinstance(fields.get(name), list):
+            fields[name] = tuple(fields[name])
+    share = fields.get("validate_with")
+    if isinstance(share, int | float) and not isinstance(share, bool):
+        fields["validate_with"] = str(share)
     return fields
+
+
+@dataclass(frozen=True, kw_only=True)
+class _Need:
+    """Settings that mean nothing where `holds` is false, and why."""
+
+    names: tuple[str, ...]
+    holds: Callable[[TrainingSettings], object]
+    reason: Message
+
+
+def _has_prior(settings: TrainingSettings) -> bool:
+    return bool(settings.prior_prompt or settings.prior_prompts) or any(",prior" in place for place in settings.data)
+
+
+_NEEDS = (
+    _Need(
+        names=("rank", "alpha", "targets", "convolutions", "preserve", "lora_format"),
+        holds=lambda settings: settings.lora or not settings.full,
+        reason=say("is of a LoRA; leave it out with full"),
+    ),
+    _Need(
+        names=("keep_tags",),
+        holds=lambda settings: settings.shuffle_tags,
+        reason=english("is of shuffle_tags, without which tags stay where they are; give that too, or leave it out"),
+    ),
+    _Need(
+        names=("validate_every",),
+        holds=lambda settings: settings.validate_with is not None,
+        reason=english("nothing is held back to validate with; give validate, or leave it out"),
+    ),
+    _Need(
+        names=("sample_every",),
+        holds=lambda settings: settings.sample,
+        reason=english("there is no prompt to make samples of; give sample, or leave it out"),
+    ),
+    _Need(
+        names=("prior_weight",),
+        holds=_has_prior,
+        reason=english("there are no prior pictures; give prior_prompt, prior_prompts or data marked prior, "
+                       "or leave it out"),
+    ),
+    _Need(
+        names=("hub_model_id", "hub_token"),
+        holds=lambda settings: settings.push_to_hub,
+        reason=english("nothing is uploaded without push_to_hub; give that too, or leave it out"),
+    ),
+)  # fmt: skip
+
+
+def refuse_asked(settings: TrainingSettings, names: Iterable[str], reason: Message) -> dict[str, Message]:
+    """Returns the reason for each of these settings that asks for something, which is not its default and not nothing.
+
+    What would be without effect is refused: who asks for it believes that it has one.
+    """
+    return {
+        name: reason
+        for name in names
+        if (value := getattr(settings, name)) and value != TrainingSettings.model_fields[name].default
+    }
 
 
 def _find_problems(settings: TrainingSettings) -> dict[str, Message]:
@@ -189,10 +286,14 @@ def _find_problems(settings: TrainingSettings) -> dict[str, Message]:
         problems["epochs"] = say("give steps or epochs, not both")
     if settings.frames is not None and settings.frames % 4 != 1:
         problems["frames"] = say("{frames} is not 4n + 1", frames=settings.frames)
-    for name in ("rank", "alpha", "targets", "convolutions", "preserve"):
-        default = TrainingSettings.model_fields[name].default
-        if settings.full and not settings.lora and getattr(settings, name) != default:
-            problems[name] = say("is of a LoRA; leave it out with full")
+    for need in _NEEDS:
+        if not need.holds(settings):
+            problems |= refuse_asked(settings, need.names, need.reason)
+    for name in ("sample", "prior_prompt"):
+        if any(not prompt.strip() for prompt in getattr(settings, name)):
+            problems[name] = english("a prompt is empty; write one, or leave it out")
+    if settings.output == Path():
+        problems["output"] = english("is empty, or the folder that you are in; name one of its own")
     if settings.global_batch_size is not None and settings.global_batch_size % settings.accumulate:
         problems["accumulate"] = say(
             "{parts} parts do not divide a batch of {batch}",
@@ -222,6 +323,8 @@ def _find_problems(settings: TrainingSettings) -> dict[str, Message]:
 
 
 def _check_share(text: str) -> dict[str, Message]:
+    if not text.strip():
+        return {"validate": english("is empty; give a share such as 0.1, or a folder")}
     try:
         share = float(text)
     except ValueError:

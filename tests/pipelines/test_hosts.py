@@ -7,6 +7,7 @@ import json
 import os
 import re
 import shutil
+import signal
 import subprocess
 from dataclasses import dataclass
 from pathlib import Path
@@ -45,6 +46,15 @@ TARGETS = r"to_[qv]$"  # few, since hosts add up the gradients of each
 START_S = 400.0  # two processes that compile, on a machine that may be busy
 ENDED_S = 60.0
 SAME_LOSS = 1e-5
+JOIN = """
+import time
+from pipelines.runtime.devices import hosts
+address = hosts.Address(coordinator="127.0.0.1:{port}", processes=2, process=1)
+with hosts.together(address, on_loss=lambda: ""):
+    print(hosts._read(hosts._here.group, "lumesh/round/0/0"), flush=True)  # what it was told
+    time.sleep(300)
+"""
+"""A host that comes to the first one, and never says what it was told."""
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -250,3 +260,18 @@ def test_check_slice_says_that_two_hosts_work_together(alone: Alone) -> None:
     assert [process.returncode for process in running] == [0, 0], said[0][-3000:] + said[1][-3000:]
     assert json.loads(said[0].splitlines()[-1])["hosts"] == [DEVICES, DEVICES]
     assert '"hosts"' not in said[1]
+
+
+def test_a_host_that_waits_for_another_to_say_what_it_was_told_ends_by_sigterm(alone: Alone) -> None:
+    port = find_free_port()
+    address = ["--coordinator", f"127.0.0.1:{port}", "--processes", "2", "--process", "0"]
+    command = ["-m", "pipelines", "train", "tiny", "--lora", "--data", alone.settings["data"][0], "--data-dir",
+               str(alone.folder), "--allow-cpu", "--check"]  # fmt: skip
+    waiting, other = start(0, *command, *address), start(1, "-c", JOIN.format(port=port))
+    assert other.stdout is not None
+    assert any('"--check": "it"' in line for line in other.stdout)  # hosts that differ in it end with a message
+    waiting.send_signal(signal.SIGTERM)
+    said, _ = waiting.communicate(timeout=ENDED_S)
+    assert waiting.returncode == 130 and "stopped" in said
+    told, _ = other.communicate(timeout=ENDED_S)
+    assert "host 0 ended: it was told to." in told

@@ -44,6 +44,9 @@ class UNetLearner:
     def list_denoisers(self, folder: Path, scheduler_config: Mapping[str, Any]) -> tuple[Denoiser, ...]:  # noqa: ARG002
         return (Denoiser(component="unet"),)
 
+    def check(self, folder: Path) -> None:
+        """See `Learner`."""
+
     def build_denoiser(self, folder: Path, component: str) -> Any:
         with parameters_on_meta():
             return UNet2DConditionModel.from_config(read_json(folder / component / "config.json"))

@@ -54,8 +54,8 @@ class WanLearner(FlowLearner):
             Denoiser(component=EXPERTS[1], high=boundary, ending="_low_noise"),
         )
 
-    def build_denoiser(self, folder: Path, component: str) -> Any:
-        config = read_json(folder / component / "config.json")
+    def check(self, folder: Path) -> None:
+        config = read_json(folder / EXPERTS[0] / "config.json")
         if config["in_channels"] != config["out_channels"] or read_json(folder / "model_index.json").get(
             "expand_timesteps"
         ):
@@ -63,6 +63,10 @@ class WanLearner(FlowLearner):
                 say("{folder} starts from a picture, and such models are not trained here.", folder=folder.name),
                 advice=say("Train the text-to-video model of its size; its LoRA mostly works for both."),
             )
+
+    def build_denoiser(self, folder: Path, component: str) -> Any:
+        self.check(folder)
+        config = read_json(folder / component / "config.json")
         with parameters_on_meta():
             transformer = cast(Any, WanTransformer3DModel.from_config(config))
         transformer.set_attn_processor(RotaryAttention(text_length=TEXT_LENGTH))

@@ -176,6 +176,22 @@ def together(address: Address | None, *, on_loss: Callable[[], str]) -> Iterator
     _here.group = None
 
 
+@contextlib.contextmanager
+def ending_on_sigterm() -> Iterator[None]:
+    """Context in which SIGTERM ends one of several hosts as Ctrl+C does, and the others hear why: JAX only notes it.
+
+    It is for commands that are nobody's server.
+    """
+    if _here.group is None or threading.current_thread() is not threading.main_thread():
+        yield
+        return
+    before = signal.signal(signal.SIGTERM, signal.default_int_handler)
+    try:
+        yield
+    finally:
+        signal.signal(signal.SIGTERM, before or signal.SIG_DFL)
+
+
 def leave(code: int) -> NoReturn:
     """Ends the process. One that failed among several hosts does not wait for the others, as JAX would."""
     if _here.has_failed:
@@ -366,6 +382,8 @@ def _fail(group: _Group, error: BaseException) -> None:
     group.is_over.set()
     is_told = isinstance(error, LumeshError | KeyboardInterrupt | OSError) or hasattr(error, "format_message")
     why = " ".join(str(error).split()) if isinstance(error, LumeshError) else type(error).__name__
+    if isinstance(error, KeyboardInterrupt):
+        why = "it was told to"
     with contextlib.suppress(Exception):
         group.client.key_value_set(f"lumesh/failed/{group.address.process}", f"{why.rstrip('.')}.")
         if is_leader():

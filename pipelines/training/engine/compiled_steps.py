@@ -11,7 +11,7 @@ import jax
 import numpy as np
 from jax.sharding import Mesh, NamedSharding, PartitionSpec
 
-from pipelines.messages import say
+from pipelines.messages import english, say
 from pipelines.models.catalog import Model, Shape
 from pipelines.runtime.devices import hosts
 from pipelines.runtime.devices.memory import find_room
@@ -38,7 +38,7 @@ from pipelines.training.engine.validation import LEVELS, average, build_validati
 from pipelines.training.settings import TrainingSettings
 
 PROFILED_FROM, PROFILED = 10, 5
-"""The step that a profile begins with, and how many it has."""
+"""The step of a run that a profile begins with, if so many follow, and how many it has at the most."""
 
 
 def name_pack(model: Model) -> str:
@@ -46,8 +46,16 @@ def name_pack(model: Model) -> str:
     return f"{model.id}, training"
 
 
+def choose_profiled(count: int) -> int:
+    """Returns the step, from 1, with which the profile of `count` steps begins: the first ones are not like others."""
+    return max(1, min(PROFILED_FROM, count - PROFILED + 1))
+
+
 class Steps:
-    """Runs steps and validations; `plan(objective=...)` completes what is to be compiled."""
+    """Runs steps and validations; `plan(objective=...)` completes what is to be compiled.
+
+    `count` steps will be run, unless they are stopped: `close` ends a profile that is under way then.
+    """
 
     def __init__(
         self,
@@ -60,8 +68,11 @@ class Steps:
         state: TrainState,
         frozen: Weights,
         on_event: OnEvent,
+        count: int,
         packs: Packs | None = None,
     ) -> None:
+        self._profiled_from = choose_profiled(count)
+        self._is_traced = False
         self._plan = plan
         self._choose_objective = choose_objective
         self._rows = rows
@@ -116,11 +127,29 @@ class Steps:
         if folder is None:
             return
         self._called += 1
-        if self._called == PROFILED_FROM:
+        if self._called == self._profiled_from:
             jax.profiler.start_trace(str(folder))
-        elif self._called == PROFILED_FROM + PROFILED:
+            self._is_traced = True
+        elif self._called == self._profiled_from + PROFILED:
             jax.block_until_ready(state)
+            self._end_trace()
+
+    def _end_trace(self) -> None:
+        if self._is_traced:
             jax.profiler.stop_trace()
+            self._is_traced = False
+            count = min(PROFILED, self._called - self._profiled_from + 1)
+            text = english(f"the profile of {count} {'step' if count == 1 else 'steps'} is in {self._settings.profile}")
+            self._on_event({"event": "note", "text": text})
+
+    def close(self) -> None:
+        """Ends a profile that is under way, and says if there was none."""
+        self._end_trace()
+        if self._settings.profile is not None and self._called < self._profiled_from:
+            text = english(
+                f"no profile: it begins with step {self._profiled_from} of a run, and {self._called} were run"
+            )
+            self._on_event({"event": "note", "text": text})
 
     def _find(self, shape: Shape, rows: Mapping[str, jax.Array]) -> Callable[..., Any]:
         """Returns the step for this size; of what may be computed twice, it is the least with which it fits."""

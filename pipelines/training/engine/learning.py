@@ -105,7 +105,9 @@ class Learning:
                 state=describe_state(state),
                 frozen=frozen,
                 on_event=self.on_event,
+                count=self.checked.steps - first,
             )
+            stack.callback(step.close)
             report = None
             if hosts.is_leader():
                 log = place.output / LOG.format(ending=self.denoiser.ending)

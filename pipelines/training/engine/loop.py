@@ -21,7 +21,7 @@ import jax
 import numpy as np
 
 from pipelines.errors import LumeshError
-from pipelines.messages import say
+from pipelines.messages import Message, say
 from pipelines.runtime.devices import hosts
 from pipelines.training.engine.step import Metrics, TrainState
 from pipelines.training.results.state import StateFolder
@@ -43,7 +43,7 @@ OnEvent = Callable[[dict[str, Any]], None]
 
 
 class DivergedError(LumeshError):
-    """A training whose gradients are no numbers any more; its last state on disk is from before."""
+    """A training whose gradients are no numbers any more; a state on disk may be from before, or from the way there."""
 
     title = say("The training diverged")
 
@@ -126,14 +126,13 @@ def run_steps(
                 break
             if is_over or (is_time and done < cadence.steps):
                 saver.save(done, state)
-            for every, duties in cadence.between.items():
-                if done % every == 0:
-                    for duty in duties:
-                        duty(done, state)
-    while teller.waiting:
-        teller.tell()
-    saver.save(done, state)
-    states.wait()
+            if due := [duty for every, duties in cadence.between.items() if done % every == 0 for duty in duties]:
+                teller.tell_all()  # events come in the order of steps
+                for duty in due:
+                    duty(done, state)
+                teller.start_clock()
+    teller.tell_all()
+    saver.finish(done, state)
     return state, done
 
 
@@ -153,11 +152,21 @@ class _Teller:
     waiting: deque[tuple[int, Metrics]] = field(default_factory=deque[tuple[int, Metrics]])
     skipped: int = 0
     last_in_a_row: int = 0
+    _told_s: float = field(default_factory=time.monotonic)
 
     def add(self, done: int, metrics: Metrics) -> None:
         """Takes the metrics of the step that was just started, and tells those of `LATE` steps ago."""
         self.waiting.append((done, metrics))
         if len(self.waiting) > LATE:
+            self.tell()
+
+    def start_clock(self) -> None:
+        """Begins the next step's seconds now: what was done between steps is none of them."""
+        self._told_s = time.monotonic()
+
+    def tell_all(self) -> None:
+        """Waits for all steps that were started, and tells them."""
+        while self.waiting:
             self.tell()
 
     def tell(self) -> None:
@@ -167,6 +176,7 @@ class _Teller:
         in_a_row = int(values.skipped)
         self.skipped += in_a_row > self.last_in_a_row
         self.last_in_a_row = in_a_row
+        before_s, self._told_s = self._told_s, time.monotonic()
         self.on_event(
             {
                 "event": "step",
@@ -181,6 +191,7 @@ class _Teller:
                     for loss, count in zip(values.losses, values.counts, strict=True)
                 ],
                 "skipped": self.skipped,
+                "seconds": round(self._told_s - before_s, 4),
             }
         )
         if in_a_row >= MOST_SKIPPED:
@@ -190,7 +201,10 @@ class _Teller:
                     count=in_a_row,
                     step=done,
                 ),
-                advice=say("Run it again with a lower learning rate; it goes on from the last good state."),
+                advice=say(
+                    "Run it again with a lower learning rate. It goes on from the last state, if one was saved; where "
+                    "that does not help, its weights had left their place by then: begin in another output folder."
+                ),
             )
 
 
@@ -247,7 +261,10 @@ def count_steps_between(step_s: float) -> int:
 
 @dataclass(kw_only=True)
 class _Saver:
-    """Saves states; a disk that is full is told, and training goes on."""
+    """Saves states; a disk that is full is told, and training goes on.
+
+    They are written in the background: that the disk refused one is known when the next is to be saved.
+    """
 
     states: StateFolder
     facts: Mapping[str, Any]
@@ -265,14 +282,38 @@ class _Saver:
         if done == self.last:
             return
         self._saved_s = time.monotonic()
-        try:
-            self.states.save(done, state, self.facts)
-        except OSError as error:
-            text = say("The state could not be saved: {error}. Training goes on.", error=error)
-            self.on_event({"event": "note", "text": text})
+        self._attempt(self.states.wait, _tell_lost)
+        if self._attempt(lambda: self.states.save(done, state, self.facts), _tell_lost):
+            self.last = done
+            self.on_event({"event": "saved", "step": done})
+
+    def finish(self, done: int, state: TrainState) -> None:
+        """Saves the last state, and returns when it is on disk or the disk has refused it."""
+        if done == self.last and self._attempt(self.states.wait, _tell_lost):
             return
-        self.last = done
-        self.on_event({"event": "saved", "step": done})
+        self.last = -1
+        self.save(done, state)
+        if self.last == done:
+            self._attempt(self.states.wait, _tell_last_lost)
+
+    def _attempt(self, act: Callable[[], None], tell_lost: Callable[[OSError], Message]) -> bool:
+        """Returns whether the disk took it, and says what is lost where not."""
+        try:
+            act()
+        except OSError as error:
+            self.on_event({"event": "note", "text": tell_lost(error)})
+            return False
+        return True
+
+
+def _tell_lost(error: OSError) -> Message:
+    return say("The state could not be saved: {error}. Training goes on.", error=error)
+
+
+def _tell_last_lost(error: OSError) -> Message:
+    return say(
+        "The last state could not be saved: {error}. Who goes on later does so from the one before.", error=error
+    )
 
 
 @contextmanager

@@ -23,7 +23,9 @@ def check_report(name: str | None) -> None:
         raise RecipeError(
             {
                 "report_to": say(
-                    "{name} is not installed; install it with pip install {package}", name=name, package=_MODULES[name]
+                    "{name} needs the package {package}, which is not here: pip install {package}",
+                    name=name,
+                    package=_MODULES[name],
                 )
             }  # fmt: skip
         ) from error

@@ -9,8 +9,14 @@ instead of going on with it (facts.py).
 
 import functools
 import json
+import logging
+import os
+import re
+import shutil
 import sys
-from collections.abc import Callable, Mapping
+import time
+from collections.abc import Callable, Iterator, Mapping
+from contextlib import contextmanager
 from pathlib import Path
 from typing import Any
 
@@ -26,6 +32,11 @@ from pipelines.training.results.facts import list_differences, tell_changes
 _DAMAGED = ("DATA_LOSS", "OUT_OF_RANGE", "NOT_FOUND")
 """What tensorstore says of files that are cut off, changed, or gone."""
 _ABANDONED = "Event loop is closed"
+WRITTEN_S = 2.0
+"""How long a state that the disk refused may be written to."""
+SHORT_S = 0.02
+_OF_SYSTEM = re.compile(r"os_error_code='(\d+)'")
+"""How tensorstore says which error the operating system gave it, such as 28 of a full disk."""
 
 
 def find_newest(folder: Path) -> int | None:
@@ -68,7 +79,10 @@ class StateFolder:
         return self._manager.latest_step() if self._last is None else self._last
 
     def save(self, step: int, state: Any, facts: Mapping[str, Any]) -> None:
-        """Starts to write the state after so many steps; copies of its arrays are made before this returns."""
+        """Starts to write the state after so many steps; copies of its arrays are made before this returns.
+
+        Raises OSError for a disk that refuses it; `wait` before, or this raises what the state before it met.
+        """
         if step == self.newest:
             return
         if self._is_own:
@@ -76,9 +90,10 @@ class StateFolder:
             self._last = step
             if not hosts.is_leader():
                 return
-        self._manager.save(
-            step, args=ocp.args.Composite(state=ocp.args.StandardSave(state), facts=ocp.args.JsonSave(dict(facts)))
-        )
+        with self._as_os_error():
+            self._manager.save(
+                step, args=ocp.args.Composite(state=ocp.args.StandardSave(state), facts=ocp.args.JsonSave(dict(facts)))
+            )
 
     def load(
         self, described: Any, facts: Mapping[str, Any], *, tell: Callable[[Message], None] = lambda _text: None
@@ -92,7 +107,7 @@ class StateFolder:
         while True:
             newest = self.newest
             assert newest is not None, "ask `newest` first"
-            _silence_abandoned_reads()
+            _silence_abandoned_tasks()
             try:
                 return self._read(newest, described, facts, tell)
             except ValueError as error:
@@ -136,16 +151,69 @@ class StateFolder:
         return state
 
     def wait(self) -> None:
-        """Returns when everything is on disk."""
-        self._manager.wait_until_finished()
+        """Returns when everything is on disk; raises OSError if the disk refused the last state."""
+        with self._as_os_error():
+            self._manager.wait_until_finished()
 
     def close(self) -> None:
         self._manager.close()
 
+    def _remove_partial(self) -> None:
+        """Removes the parts of a state that the disk refused; threads of tensorstore may still write to it."""
+        deadline_s = time.monotonic() + WRITTEN_S
+        while partial := [*self._folder.glob("*.orbax-checkpoint-tmp")]:
+            for folder in partial:
+                shutil.rmtree(folder, ignore_errors=True)
+            if time.monotonic() > deadline_s:
+                return
+            time.sleep(SHORT_S)
+
+    @contextmanager
+    def _as_os_error(self) -> Iterator[None]:
+        """Context in which what the operating system refuses is an OSError, and the part that was written is removed.
+
+        tensorstore raises ValueError, later and from another thread.
+        """
+        _silence_refusals()
+        _silence_abandoned_tasks()
+        try:
+            yield
+        except OSError:
+            self._last = None
+            self._remove_partial()
+            raise
+        except ValueError as error:
+            number = _find_os_error(error)
+            if number is None:
+                raise
+            self._last = None
+            self._remove_partial()
+            raise OSError(number, os.strerror(number), str(self._folder)) from error
+
+
+def _find_os_error(error: BaseException | None) -> int | None:
+    """Returns the number of the operating system's error, also of one that tensorstore tells; None for others."""
+    if isinstance(error, OSError):
+        return error.errno
+    found = _OF_SYSTEM.search(str(error))
+    return int(found[1]) if found else None
+
 
 @functools.cache
-def _silence_abandoned_reads() -> None:
-    """Keeps quiet about reads that end after the first one that failed: orbax has closed their event loop by then.
+def _silence_refusals() -> None:
+    """Keeps orbax and asyncio from logging tracebacks of a state that a disk refuses: one for each of its arrays.
+
+    It is told in one line.
+    """
+    for name in ("absl", "asyncio"):
+        logging.getLogger(name).addFilter(
+            lambda record: not (record.exc_info and _find_os_error(record.exc_info[1]) is not None)
+        )
+
+
+@functools.cache
+def _silence_abandoned_tasks() -> None:
+    """Keeps quiet about what ends after the first read or write that failed: orbax has closed its event loop by then.
 
     Each of them would print a traceback that nobody can do anything about.
     """

@@ -8,9 +8,10 @@ from typing import get_args
 import pytest
 from typer.models import OptionInfo
 
-from pipelines.commands.old_training_flags import translate
+from pipelines.commands.old_training_flags import count_hosts, translate
 from pipelines.commands.train import build_command
 from pipelines.errors import RecipeError
+from pipelines.runtime.devices.hosts import Address
 
 SCRIPT = (
     "--pretrained_model_name_or_path=stabilityai/stable-diffusion-2-base",
@@ -31,7 +32,7 @@ SCRIPT = (
 
 
 def test_the_scripts_command_line_is_translated_whole() -> None:
-    found = translate(SCRIPT, hosts=2)
+    found = translate(SCRIPT, count_hosts=lambda: 2)
 
     assert found.arguments[0] == "stabilityai/stable-diffusion-2-base"
     own = dict(word.removeprefix("--").split("=") for word in found.arguments if "=" in word)
@@ -73,14 +74,14 @@ def test_command_lines_of_the_scripts_readmes_are_settings_of_ours(line: str) ->
 def test_parts_of_a_batch_multiply_it_as_in_the_scripts() -> None:
     line = README_LINES["train_text_to_image"].split()
     for words in (line, line[::-1]):  # in whatever order
-        found = translate(words, hosts=2).arguments
+        found = translate(words, count_hosts=lambda: 2).arguments
         assert [found[found.index(flag) + 1] for flag in ("--global-batch-size", "--accumulate")] == ["8", "4"]
         assert (found[found.index("--ema") + 1], "--mixed-precision=bf16" in found) == ("0.9999", True)
 
 
 def test_a_scripts_rank_makes_a_lora_and_its_rate_is_scaled_by_what_a_step_learns() -> None:
     words = README_LINES["train_text_to_image_lora"].replace("batch_size=1", "batch_size=2").split()
-    found = translate(words, hosts=2).arguments
+    found = translate(words, count_hosts=lambda: 2).arguments
     assert "--lora" in found and "--full" not in found
     assert found[found.index("--learning-rate") + 1] == "0.0004"
 
@@ -89,6 +90,37 @@ def test_a_scripts_rank_makes_a_lora_and_its_rate_is_scaled_by_what_a_step_learn
 def test_a_count_that_is_none_is_told(flag: str) -> None:
     with pytest.raises(RecipeError, match="whole number"):
         translate(["--pretrained_model_name_or_path=SD", f"--{flag}", "many"])
+
+
+def test_hosts_are_counted_as_told_or_as_their_pod_says_and_only_where_a_batch_is_one_hosts() -> None:
+    pod = Address(coordinator="a:1", processes=8, process=3)
+    assert count_hosts(["--processes", "2"], lambda: pod) == 2
+    assert count_hosts(["--processes=4"], lambda: pod) == 4
+    assert (count_hosts([], lambda: pod), count_hosts([], lambda: None)) == (8, 1)
+    found = translate(SCRIPT, count_hosts=lambda: count_hosts([], lambda: pod)).arguments
+    assert found[found.index("--global-batch-size") + 1] == "256"
+
+    def refuse() -> int:
+        raise AssertionError("a command line of ours needs no count")
+
+    translate(["sdxl-base", "--data", "d", "--lora"], count_hosts=refuse)
+
+
+@pytest.mark.parametrize("flag", ["train_batch_size", "pretrained_model_name_or_path", "mixed_precision"])
+@pytest.mark.parametrize("after", [[], ["--lora"]])
+def test_a_flag_without_its_value_is_told(flag: str, after: list[str]) -> None:
+    with pytest.raises(RecipeError, match="needs a value"):
+        translate(["sdxl-base", f"--{flag}", *after])
+
+
+@pytest.mark.parametrize("flag", ["max_train_samples", "dataset_config_name"])
+def test_a_flag_that_says_what_is_learnt_is_not_passed_over(flag: str) -> None:
+    with pytest.raises(RecipeError, match="--data"):
+        translate(["sdxl-base", f"--{flag}=3"])
+
+
+def test_empty_prompts_are_the_dropout_of_captions() -> None:
+    assert translate(["--proportion_empty_prompts", "0.2"]).arguments == ["--caption-dropout", "0.2"]
 
 
 @pytest.mark.parametrize("words", [["--dataloader_num_workers", "8"], ["--dataloader_num_workers=8"]])

@@ -1,6 +1,10 @@
 """The loop: what a step that is no number, a failing batch, a full disk and a stop do to a training."""
 
 import json
+import resource
+from collections.abc import Iterator
+from contextlib import contextmanager
+from dataclasses import dataclass, field
 from pathlib import Path
 from typing import Any
 
@@ -10,6 +14,7 @@ import numpy as np
 import pytest
 
 from pipelines.errors import RecipeError
+from pipelines.training.engine.compiled_steps import choose_profiled
 from pipelines.training.engine.loop import MOST_SKIPPED, Cadence, DivergedError, Stop, count_steps_between, run_steps
 from pipelines.training.engine.step import BINS, Metrics, TrainState
 from pipelines.training.results.state import StateFolder
@@ -31,7 +36,13 @@ def _learn(state: TrainState, _frozen: Any, batch: Any, rate: np.float32) -> tup
 
 
 def _run(
-    folder: Path, *, make_batch: Any = lambda _step: {"skipped": 0}, steps: int = 20, first: int = 0, **given: Any
+    folder: Path,
+    *,
+    make_batch: Any = lambda _step: {"skipped": 0},
+    steps: int = 20,
+    first: int = 0,
+    on_event: Any = None,
+    **given: Any,
 ):
     events: list[dict[str, Any]] = []
     states = StateFolder(folder / "state", keep=2)
@@ -48,7 +59,7 @@ def _run(
             states=states,
             facts={"rank": 4},
             stop=stop,
-            on_event=events.append,
+            on_event=on_event or events.append,
             prepare=prepare,
         )
     finally:
@@ -56,10 +67,31 @@ def _run(
     return state, done, events
 
 
+@dataclass
+class _Order:
+    """What came when, and the seconds of each step."""
+
+    order: list[str]
+    seconds: list[float] = field(default_factory=list[float])
+
+    def hear(self, event: dict[str, Any]) -> None:
+        if event["event"] == "step":
+            self.order.append(f"step {event['step']}")
+            self.seconds.append(event["seconds"])
+
+
 def test_every_step_is_told_in_order_although_late(tmp_path: Path) -> None:
     state, done, events = _run(tmp_path)
     assert (done, int(state.step), float(state.trained["w"][0])) == (20, 20, 20.0)
     assert [event["step"] for event in events if event["event"] == "step"] == [*range(1, 21)]
+
+
+def test_what_is_done_after_a_step_comes_after_what_it_tells(tmp_path: Path) -> None:
+    order: list[str] = []
+    told = _Order(order)
+    _run(tmp_path, steps=6, between={2: (lambda done, _state: order.append(f"sample {done}"),)}, on_event=told.hear)
+    assert order == ["step 1", "step 2", "sample 2", "step 3", "step 4", "sample 4", "step 5", "step 6", "sample 6"]
+    assert all(seconds >= 0 for seconds in told.seconds)
 
 
 def test_ten_steps_in_a_row_that_are_no_numbers_stop_it(tmp_path: Path) -> None:
@@ -162,3 +194,48 @@ def test_what_is_no_number_is_none_in_events(tmp_path: Path) -> None:
 @pytest.mark.parametrize(("step_s", "steps"), [(0.001, 10), (0.5, 10), (1.0, 5), (8.0, 1), (0.0, 10)])
 def test_hosts_ask_each_other_every_five_seconds_or_ten_steps(step_s: float, steps: int) -> None:
     assert count_steps_between(step_s) == steps
+
+
+@contextmanager
+def _refusing_large_files() -> Iterator[None]:
+    """A disk that takes no more, which is told as a file that is too large: Python ignores the signal of it."""
+    soft, hard = resource.getrlimit(resource.RLIMIT_FSIZE)
+    resource.setrlimit(resource.RLIMIT_FSIZE, (100_000, hard))
+    try:
+        yield
+    finally:
+        resource.setrlimit(resource.RLIMIT_FSIZE, (soft, hard))
+
+
+def test_a_state_that_the_disk_refuses_is_told_and_the_next_one_is_saved(
+    tmp_path: Path, capfd: pytest.CaptureFixture[str]
+) -> None:
+    noise = jnp.asarray(np.random.default_rng(0).normal(size=500_000), jnp.float32)
+    state = TrainState(jnp.zeros((), jnp.int32), {"w": noise}, (), {})
+    states = StateFolder(tmp_path / "state", keep=2)
+    with _refusing_large_files():
+        states.save(1, state, {})
+        with pytest.raises(OSError, match="too large"):
+            states.wait()
+    assert (states.newest, [*(tmp_path / "state").iterdir()]) == (None, [])
+    states.save(2, state, {})
+    states.wait()
+    states.close()
+    assert states.newest == 2
+    assert "Traceback" not in capfd.readouterr().err
+
+
+def test_a_full_disk_does_not_end_a_training(tmp_path: Path) -> None:
+    noise = jnp.asarray(np.random.default_rng(0).normal(size=500_000), jnp.float32)
+    state = TrainState(jnp.zeros((), jnp.int32), {"w": noise}, (), {})
+    with _refusing_large_files():
+        _, done, events = _run(tmp_path, state=state, save_every_s=0.0, steps=4)
+    notes = [str(event["text"]) for event in events if event["event"] == "note"]
+    assert done == 4
+    assert notes and all("could not be saved" in note for note in notes)
+    assert "goes on from the one before" not in notes[0] and "does so from the one before" in notes[-1]
+
+
+@pytest.mark.parametrize(("count", "first"), [(100, 10), (14, 10), (12, 8), (4, 1), (1, 1)])
+def test_a_profile_begins_where_enough_steps_follow(count: int, first: int) -> None:
+    assert choose_profiled(count) == first

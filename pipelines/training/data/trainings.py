@@ -1,0 +1,27 @@
+"""Folders of trainings among the data, which are none: their samples and prior pictures were made by a model."""
+
+import json
+import os
+from collections.abc import Iterator
+from pathlib import Path
+
+SETTINGS = "settings.json"
+_FIELDS = {"caption_dropout", "save_every_minutes"}
+"""Settings by which a training's settings.json is known from other programs'."""
+
+
+def find_trainings(place: Path) -> Iterator[Path]:
+    """Yields each folder at or below a place that is a training's; hidden folders are left alone, as by reading."""
+    for folder, folders, files in os.walk(place):
+        folders[:] = sorted(name for name in folders if not name.startswith("."))
+        if SETTINGS in files and _is_training(Path(folder) / SETTINGS):
+            yield Path(folder)
+            folders.clear()
+
+
+def _is_training(file: Path) -> bool:
+    try:
+        fields = json.loads(file.read_text("utf-8"))
+    except (OSError, ValueError):
+        return False
+    return isinstance(fields, dict) and fields.keys() >= _FIELDS
