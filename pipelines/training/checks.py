@@ -1,6 +1,6 @@
 """Everything about a training that is known before a weight is read: its data, sizes, batches, and what it will take.
 
-All problems are told at once, by name. Not here: settings by themselves (settings.py).
+All problems are told at once, by name. Not here: settings by themselves (settings.py), and with a model (refusals.py).
 """
 
 import hashlib
@@ -19,10 +19,8 @@ import torch
 from pipelines.errors import ModelError, RecipeError
 from pipelines.families.trainable import Learner
 from pipelines.messages import Message, join, say, say_count
-from pipelines.models.catalog import Catalog, Model, Shape, find_folder
+from pipelines.models.catalog import Model, Shape
 from pipelines.models.model import FULL
-from pipelines.recipes.recipe import Recipe
-from pipelines.recipes.resolving import resolve
 from pipelines.runtime.devices.mesh import build_mesh
 from pipelines.runtime.weights.components import read_json
 from pipelines.training.data.batches import Schedule, hold_out
@@ -32,16 +30,13 @@ from pipelines.training.data.examples import Example, Found, list_names
 from pipelines.training.data.lengths import list_too_long
 from pipelines.training.data.prompts import list_prior_prompts
 from pipelines.training.data.rows import CaptionRules, Data
-from pipelines.training.data.sources import Origin, read_examples
-from pipelines.training.data.trainings import find_trainings
-from pipelines.training.engine.adapters import choose_layers
+from pipelines.training.data.sources import read_examples
+from pipelines.training.refusals import check_folders, check_name, check_samples, find_strange
 from pipelines.training.results.report import check_report
-from pipelines.training.settings import DEFAULT_STEPS, TrainingSettings, refuse_asked
+from pipelines.training.settings import DEFAULT_STEPS, TrainingSettings
 
 BATCH_SIZE = 8
 """Pictures a step where nothing is asked, rounded up so that every device has as many."""
-MOST_NAME_BYTES = 200
-"""File systems take 255, of which samples and endings need some."""
 CROPS = 4
 """Places at which a picture may be cut at random, each of which is encoded once."""
 
@@ -137,9 +132,9 @@ def check_training(settings: TrainingSettings, model: Model, learner: Learner, *
     chosen = choose_name(settings) if name is None else name
     problems = {
         **check_name(chosen),
-        **_check_folders(settings),
-        **_find_strange(settings, model, learner),
-        **_check_samples(settings, model),
+        **check_folders(settings),
+        **find_strange(settings, model, learner),
+        **check_samples(settings, model),
     }
     if found.problems and "data" not in problems:
         problems["data"] = join(found.problems)
@@ -193,75 +188,6 @@ def _check_start(model: Model) -> None:
             advice=say("Train without --weights {weights}, on chips with room for them in full; "
                        "what is learnt there can be used with it.", weights=model.weights),
         )  # fmt: skip
-
-
-def _find_strange(settings: TrainingSettings, model: Model, learner: Learner) -> dict[str, Message]:
-    """Refuses what is asked of another kind of model: it would do nothing."""
-    problems: dict[str, Message] = {}
-    if learner.process == "flow":
-        reason = say("is of models with discrete timesteps, and {model} is a flow model", model=model.title)
-        problems |= refuse_asked(settings, ("prediction_type", "snr_gamma", "noise_offset"), reason)
-    else:
-        reason = say("is of flow models, and {model} has discrete timesteps", model=model.title)
-        problems |= refuse_asked(settings, ("sigmas", "shift"), reason)
-    if not model.is_video:
-        reason = say("is of videos, and {model} makes pictures", model=model.title)
-        problems |= refuse_asked(settings, ("frames",), reason)
-    folder = find_folder(model.choose_start())
-    if folder is None:
-        return problems  # what is not here yet is looked at when it has been fetched
-    learner.check(folder)
-    denoisers = learner.list_denoisers(folder, {})
-    if len(denoisers) == 1:
-        reason = say("is of models with two experts, and {model} has one denoiser", model=model.title)
-        problems |= refuse_asked(settings, ("expert",), reason)
-    if settings.targets is not None and settings.lora:
-        try:
-            for denoiser in denoisers:
-                choose_layers(learner.build_denoiser(folder, denoiser.component), settings)
-        except RecipeError as error:
-            problems |= error.fields
-    return problems
-
-
-def _check_samples(settings: TrainingSettings, model: Model) -> dict[str, Message]:
-    """Refuses prompts of which no picture could be made, which would be found after the first steps."""
-    for prompt in settings.sample:
-        try:
-            resolve(Recipe(model=model.id, prompt=prompt, seed=settings.seed), Catalog(models=(model,)))
-        except RecipeError as error:
-            return {"sample": say("{prompt} cannot be made: {reason}", prompt=repr(prompt[:80]), reason=error.whole)}
-    return {}
-
-
-def _check_folders(settings: TrainingSettings) -> dict[str, Message]:
-    """Refuses a training's folder among the data: its samples and prior pictures would be learnt."""
-    held = settings.validate_with
-    places = [(place, "data") for place in settings.data]
-    if held is not None and Path(held).is_dir():
-        places.append((held, "validate"))
-    for text, name in places:
-        path = Origin.parse(text).path
-        if path is None or not path.is_dir():
-            continue
-        place = path.resolve()
-        if settings.output is not None and settings.output.resolve().is_relative_to(place):
-            return {"output": say("{output} lies in {place}, whose pictures are data, and so would its own be; "
-                                  "choose another folder", output=settings.output, place=place)}  # fmt: skip
-        for folder in find_trainings(place):
-            return {name: say("{folder} is the folder of a training, whose samples would be learnt; move it "
-                              "elsewhere, and name that place as output to go on with it", folder=folder)}  # fmt: skip
-    return {}
-
-
-def check_name(name: str) -> dict[str, Message]:
-    """Refuses a name that is no file's: with folders in it, hidden, or too long."""
-    if name and not name.startswith(".") and name.isprintable() and not {*name} & {*"/\\"}:
-        if len(name.encode()) <= MOST_NAME_BYTES:
-            return {}
-        return {"name": say("{name}... is too long for a file's; choose a shorter one", name=name[:40])}
-    return {"name": say("{name} is no file's name: leave out / and \\, and begin it with another sign than a dot",
-                        name=repr(name))}  # fmt: skip
 
 
 def _tell_settings(settings: TrainingSettings) -> list[Message]:

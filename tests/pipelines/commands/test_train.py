@@ -6,7 +6,8 @@ from pathlib import Path
 import pytest
 
 from pipelines.__main__ import main
-from pipelines.commands.train import DEMO_RATE, choose_rate
+from pipelines.commands.train import DEMO_RATE, choose_rate, find_model
+from pipelines.errors import RecipeError
 from pipelines.models.catalog import PRESETS_DIR, load_catalog
 from pipelines.training.settings import TrainingSettings
 from tests.pipelines.training.zorb import make
@@ -90,3 +91,10 @@ def test_prodigy_finds_the_rate_of_small_models_by_itself() -> None:
     assert choose_rate(asked, model).rate == DEMO_RATE
     assert choose_rate(asked.model_copy(update={"optimizer": "prodigy"}), model).rate == 1.0
     assert choose_rate(asked.model_copy(update={"learning_rate": 1e-5}), model).rate == 1e-5
+
+
+def test_a_single_file_anywhere_is_known_by_its_names(tmp_path: Path) -> None:
+    file = tmp_path / "mine.safetensors"
+    file.write_bytes(b"no weights")
+    with pytest.raises(RecipeError, match="truncated or not a safetensors file"):
+        find_model(load_catalog(), str(file))
