@@ -167,6 +167,7 @@ def find_namesake(name: str, folder: Path) -> str | None:
     Both would be one file on a disk that does not tell cases apart, and one word to people.
     """
     refs = [file[: -len(SUFFIX)] for file in _list_names(folder)]
+    refs += [inside.parent.name for inside in folder.glob(f"*/{ADAPTER_MODEL}")]
     return next((ref for ref in sorted(refs, key=name.__ne__) if ref.casefold() == name.casefold()), None)
 
 

@@ -225,6 +225,7 @@ HARMLESS = {
     "field_errors",
     "files/sizes",
     "files/whole",
+    "loras/file_names",
     "loras/files",
     "loras/settings",
     "loras/tensors",
