@@ -61,18 +61,15 @@ def word_problem(problem: Any) -> Message:
             return say("input should be less than or equal to {limit}", limit=_shorten(values["le"]))
         case "literal_error" | "enum":
             return say("input should be {values}", values=values["expected"])
-        case "model_type" | "dataclass_type":
-            return say("input should be a valid dictionary or instance of {name}", name=values["class_name"])
         case "too_long":
             return say_count(
-                "{kind} should have at most {count} item after validation, not {found}",
-                "{kind} should have at most {count} items after validation, not {found}",
-                kind=str(values["field_type"]).lower(),
+                "may have at most {count} item, not {found}",
+                "may have at most {count} items, not {found}",
                 count=values["max_length"],
                 found=values["actual_length"],
             )
         case "json_invalid":
-            return say("invalid json: {reason}", reason=values["error"])
+            return say("is not valid JSON: {reason}", reason=values["error"])
         case "string_pattern_mismatch":
             return say("string should match pattern '{pattern}'", pattern=values["pattern"])
         case _:
@@ -84,12 +81,13 @@ _PLAIN: dict[str, Message] = {
     "string_type": say("input should be a valid string"),
     "int_type": say("input should be a valid integer"),
     "float_type": say("input should be a valid number"),
-    "list_type": say("input should be a valid list"),
-    "tuple_type": say("input should be a valid tuple"),
+    **dict.fromkeys(("list_type", "tuple_type", "set_type", "frozen_set_type"), say("input should be a list")),
     "bool_type": say("input should be a valid boolean"),
     "finite_number": say("input should be a finite number"),
-    "dict_type": say("input should be a valid dictionary"),
-    "model_attributes_type": say("input should be a valid dictionary or object to extract fields from"),
+    **dict.fromkeys(
+        ("dict_type", "model_type", "dataclass_type", "model_attributes_type"),
+        say("input should be an object of named fields"),
+    ),
     "int_parsing": say("input should be a valid integer, unable to parse string as an integer"),
     "float_parsing": say("input should be a valid number, unable to parse string as a number"),
     "int_from_float": say("input should be a valid integer, got a number with a fractional part"),

@@ -113,6 +113,7 @@ def retry(visit: Visit, job_id: str) -> Job:
     job = visit.get_job(job_id)
     if job.kind == TRAIN:
         visit.require_trainer()
+        visit.get_training(job_id)  # it may have been deleted
     _admit(visit, [job.recipe])
     queue.retry(visit.database, job_id, quota=_quota(visit))
     return visit.get_job(job_id)

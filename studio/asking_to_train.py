@@ -10,15 +10,16 @@ from typing import Any
 from pipelines.errors import ModelError, RecipeError
 from pipelines.families import can_learn
 from pipelines.field_errors import tell_first
-from pipelines.loras.files import find_lora_file
+from pipelines.loras.files import find_namesake
 from pipelines.messages import Message, say
 from pipelines.models.model import Model
 from pipelines.recipes.recipe import Recipe
 from pipelines.recipes.resolving import resolve
+from pipelines.runtime.weights import hub
 from pipelines.training.data.prompts import AUTO
 from studio.jobs import trainings
 from studio.jobs.costs import lessons
-from studio.jobs.costs.estimates import History, read_history
+from studio.jobs.costs.estimates import ALONE, TWINS, History, read_history
 from studio.jobs.job import TRAIN, Job
 from studio.jobs.queue import Wanted
 from studio.jobs.training import STRENGTHS, AskedTraining, Numbers, count_rounds, find_numbers
@@ -55,6 +56,7 @@ def submit(visit: Visit, asked: AskedTraining) -> Job:
         kind=TRAIN,
         steps=asked.choose_numbers(model).steps * count_rounds(model),
         title=name,
+        notes=_note_name(asked, name),
     )
     quota = visit.studio.settings.queue_quota
     prior = lessons.describe_prior(asked, model)
@@ -96,6 +98,7 @@ def describe_choices(visit: Visit) -> dict[str, Any]:
     """Returns what a training can be asked for: models with their strengths, and what each will take."""
     catalog, worker, history = visit.studio.catalog, read_worker(visit.database), read_history(visit.database)
     able = [model for model in catalog.models if find_obstacle(model) is None]
+    is_fake = visit.studio.settings.fake
     ids = [model.id for model in able]
     opening = visit.studio.opening_model_id or visit.studio.default_model.id
     return {
@@ -105,6 +108,8 @@ def describe_choices(visit: Visit) -> dict[str, Any]:
             {
                 "id": model.id,
                 "title": model.title,
+                "is_here": is_fake or (hub.is_here(model) and hub.is_here(model.choose_start())),
+                "starts_from": model.choose_start().repo if model.choose_start() != model else None,
                 "strengths": {
                     strength: _describe_strength(find_numbers(model, strength), model, worker, history)
                     for strength in STRENGTHS
@@ -123,10 +128,12 @@ def _describe_strength(numbers: Numbers, model: Model, worker: WorkerRow, histor
     def describe(programs: str) -> dict[str, Any]:
         steps = numbers.steps * count_rounds(model)
         seconds = lessons.estimate_training_s(history, model.id, steps=steps, programs=programs)
-        step_s = history.step_s(Recipe(model=model.id, prompt=""), programs)
-        return {**lessons.describe_cost(seconds, worker), "step_s": step_s}
+        measured = lessons.make_measure(model.id)
+        is_about = seconds is not None and not history.is_measured(measured, programs)
+        step_s = history.step_s(measured, programs)
+        return {**lessons.describe_cost(seconds, worker), "step_s": step_s, "is_about": is_about}
 
-    return {**vars(numbers), **describe(lessons.TWINS), "alone": describe(lessons.ALONE)}
+    return {**vars(numbers), **describe(TWINS), "alone": describe(ALONE)}
 
 
 def _find_model(visit: Visit, asked: AskedTraining, problems: dict[str, Message]) -> Model | None:
@@ -142,21 +149,42 @@ def _find_model(visit: Visit, asked: AskedTraining, problems: dict[str, Message]
 
 
 def _choose_name(visit: Visit, asked: AskedTraining, problems: dict[str, Message]) -> str:
+    if not asked.name.strip():
+        problems["name"] = say("give it a name")
+        return ""
     try:
         name = clean_name(asked.name)
     except LoraError:
         problems["name"] = say("needs a letter or a digit")
         return ""
-    is_here = find_lora_file(name, visit.studio.settings.loras_dir) is not None
-    if is_here or trainings.is_name_wanted(visit.database, name):
-        problems["name"] = say("there is a LoRA {name} already, or will be; choose another name", name=repr(name))
+    taken = find_namesake(name, visit.studio.settings.loras_dir)
+    if taken is not None and taken in trainings.list_loras_of(visit.database, owner=visit.owner):
+        problems["name"] = say(
+            "your LoRA {name} has this name: delete it first, or choose another name", name=repr(taken)
+        )
+    elif taken is not None:
+        problems["name"] = say("there is a LoRA {name} already; choose another name", name=repr(taken))
+    elif trainings.is_name_wanted(visit.database, name):
+        problems["name"] = say(
+            "a training that has not ended makes a LoRA {name}; choose another name, or cancel it", name=repr(name)
+        )
     return name
 
 
+def _note_name(asked: AskedTraining, name: str) -> tuple[Message, ...]:
+    """Returns what there is to say where the LoRA's name is not the one that was asked for."""
+    if name == asked.name.strip():
+        return ()
+    return (say("The LoRA will be called {name}: a file's name cannot have all that was asked for.", name=repr(name)),)
+
+
 def _make_recipes(visit: Visit, asked: AskedTraining, model: Model, problems: dict[str, Message]) -> tuple[Recipe, ...]:
-    """Returns the recipes of the samples, all with one seed; without prompts, that of the first caption."""
+    """Returns the recipes of the samples, all with one seed; without prompts, that of the first caption.
+
+    Where that is missing, it is told as missing, and nothing is said of a prompt.
+    """
     prompts = asked.sample_prompts
-    if not prompts and asked.pictures:
+    if not prompts and asked.pictures and asked.caption_of(asked.pictures[0]):
         prompts = (_write_prompt(asked),)
     seed = secrets.randbelow(SEEDS)
     recipes: list[Recipe] = []

@@ -260,8 +260,8 @@ def _make_parser(defaults: Mapping[str, str]) -> argparse.ArgumentParser:
         "--max_disk",
         type=parse_bytes,
         metavar="SIZE",
-        help="what outputs, uploads and presets may take, such as 50GB: the oldest of the trash is deleted first, "
-        "then nothing new is queued (default: no limit)",
+        help="what outputs, uploads, presets and trainings may take, such as 50GB: the oldest of the trash is deleted "
+        "first, then what ended trainings would go on from, then nothing new is queued (default: no limit)",
     )
     parser.add_argument(
         "--finish-timeout",

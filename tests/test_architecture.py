@@ -76,6 +76,7 @@ LAYERS = (
     ("pipelines.loras.files",),
     ("pipelines.models.weight_files",),
     ("pipelines.loras.tensors", "pipelines.loras.settings", "pipelines.models.gguf_files", "pipelines.web.web_files"),
+    ("pipelines.loras.file_names",),
     ("pipelines.web.public_addresses",),
     ("pipelines.families",),
     tuple(f"pipelines.families.{family}.traits" for family in FAMILIES),

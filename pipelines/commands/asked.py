@@ -12,6 +12,7 @@ import typer
 from pipelines.commands.notes import Notes
 from pipelines.errors import ModelError, RecipeError
 from pipelines.loras.files import SUFFIX, LoraFile, find_lora_file, inspect_lora
+from pipelines.loras.settings import ADAPTER_MODEL
 from pipelines.messages import Message, english, tell
 from pipelines.models.catalog import VIDEO_STRIDE, Catalog, Model, Shape
 from pipelines.recipes import sigmas
@@ -106,7 +107,7 @@ def read_sigmas(text: str | None) -> list[float] | None:
 def read_loras(given: Sequence[str] | None) -> list[dict[str, Any]] | None:
     """Parses `REF[:SCALE][@EXPERT]` into a recipe's LoRAs.
 
-    A file elsewhere is named by its whole path without the suffix.
+    A file elsewhere is named by its whole path without the suffix, a folder that peft has saved by its own.
     """
     if not given:
         return None
@@ -124,7 +125,10 @@ def read_loras(given: Sequence[str] | None) -> list[dict[str, Any]] | None:
         file = Path(ref)
         if file.suffix.lower() == SUFFIX:
             is_elsewhere = file.is_file() or file.is_absolute() or ref.startswith(".")
-            ref = str(file.resolve().with_suffix("")) if is_elsewhere else file.with_suffix("").as_posix()
+            own = file.parent.resolve() / file.name  # the hub's cache has links to files without a suffix
+            ref = str(own.with_suffix("")) if is_elsewhere else file.with_suffix("").as_posix()
+        elif (file / ADAPTER_MODEL).is_file():
+            ref = str(file.resolve())
         loras.append({"ref": ref, "scale": scale, **expert})
     return loras
 
@@ -152,7 +156,8 @@ def make_recipe_with_notes(catalog: Catalog, fields: dict[str, Any]) -> tuple[Re
 def _read_own_lora(ref: str) -> LoraFile:
     file = find_lora_file(ref, None)
     if file is None:
-        raise RecipeError({"loras": english(f"{ref}{SUFFIX} is not there")})
+        missing = f"{ref}/{ADAPTER_MODEL}" if Path(ref).is_dir() else f"{ref}{SUFFIX}"
+        raise RecipeError({"loras": english(f"{missing} is not there")})
     lora = inspect_lora(file, ref=ref)
     if lora.problem:
         raise RecipeError({"loras": english(f"{file} cannot be used: {lora.problem}")})

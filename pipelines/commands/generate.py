@@ -14,6 +14,7 @@ from pipelines.errors import RecipeError
 from pipelines.files.outputs import save_outputs, suffix_of
 from pipelines.generate import find_references, generate, uses_cfg
 from pipelines.loras.files import get_lora
+from pipelines.loras.settings import find_adapter_config
 from pipelines.messages import english
 from pipelines.models.catalog import Model
 from pipelines.prompts.reading import list_notes
@@ -182,7 +183,8 @@ def _share_recipe(recipe: Recipe, model: Model) -> Recipe:
     recipe = Recipe.model_validate(hosts.agree("recipe", recipe.model_dump(mode="json", by_alias=True)))
     if hosts.count() > 1:
         files = [Path(image) for image in recipe.images]
-        files += [get_lora(lora.ref, model.loras_dir).path for lora in recipe.loras]
+        loras = [get_lora(lora.ref, model.loras_dir).path for lora in recipe.loras]
+        files += [*loras, *filter(None, map(find_adapter_config, loras))]
         hosts.compare({str(file): hosts.digest(file.read_bytes()) for file in files})
     return recipe
 

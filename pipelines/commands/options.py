@@ -114,8 +114,8 @@ Loras = Annotated[
     typer.Option(
         "--lora",
         metavar="REF[:SCALE][@high|@low|@both]",
-        help="LoRA of the data directory's loras folder, or a .safetensors file; give it again for more. A scale of 0 "
-        "leaves it out. Of a model with two experts @high and @low name the one that it changes.",
+        help="LoRA of the data directory's loras folder, a .safetensors file, or a folder saved by peft; give it again "
+        "for more. A scale of 0 leaves it out. Of a model with two experts @high and @low name the one it changes.",
     ),
 ]
 PackPaths = Annotated[

@@ -6,11 +6,12 @@ are `Any` here, so that this file can be imported without jax.
 Not here: losses, optimizers and files (pipelines/training).
 """
 
-from collections.abc import Callable, Mapping
+from collections.abc import Callable, Collection, Mapping
 from dataclasses import dataclass
 from pathlib import Path
 from typing import Any, Protocol
 
+from pipelines.loras.file_names import FileNames
 from pipelines.models.catalog import Model, Shape
 from pipelines.stages import Embeddings
 
@@ -54,8 +55,7 @@ class Learner(Protocol):
     size_multiple: int
     """Sides of pictures are multiples of this, in pixels."""
     prefix: str
-    """What names in a LoRA file begin with; that of a second expert is its component's."""
-    kohya_prefix: str
+    """What diffusers' names in a LoRA file begin with; of both experts the same."""
     vmem_share: float
     """The share of vector memory that a TPU gives the step's products (compiler_options.py); 0 for the usual."""
     compact_vmem_bytes: int | None
@@ -77,6 +77,24 @@ class Learner(Protocol):
 
     def stack_layers(self, module: Any, mesh: Any) -> None:
         """Turns long lists of layers into scans."""
+        ...
+
+    def name_for_all(self, learned: Collection[str], layers: Collection[str]) -> FileNames:
+        """Names the layers that learnt as diffusers, ComfyUI and our own reader all read them, whole.
+
+        `layers` are all of the module, named as in checkpoints.
+        """
+        ...
+
+    def name_for_kohya(self, learned: Collection[str], layers: Collection[str]) -> FileNames:
+        """Names them as kohya's trainer of these models does."""
+        ...
+
+    def describe_base(self, folder: Path, scheduler_config: Mapping[str, Any]) -> Mapping[str, str]:
+        """Returns what the header of a LoRA file says of the model, in the words of kohya's trainers and ModelSpec.
+
+        Programs sort LoRAs by it; without it, A1111 and Forge take any for one of Stable Diffusion 1.
+        """
         ...
 
     def list_cuts(self, module: Any) -> Mapping[str, Cut]:
@@ -138,7 +156,6 @@ class FlowLearner:
     timestep_scale = 1.0
     size_multiple = 32
     prefix = "transformer"
-    kohya_prefix = "lora_unet"
     vmem_share = 0.0
     compact_vmem_bytes: int | None = None
     gathers_adapters = False

@@ -14,7 +14,7 @@ from pipelines.messages import Message
 
 # Prefixes that trainers put before a transformer's tensor names in a LoRA.
 LORA_PREFIX = (
-    r"^(transformer\.|transformer_2\.|(model\.)?diffusion_model\.|base_model\.model\.(transformer\.|unet\.)?)?"
+    r"^(transformer\.|transformer_2\.|unet\.|(model\.)?diffusion_model\.)?(base_model\.model\.(transformer\.|unet\.)?)?"
 )
 # The same of trainers that write _ for the dots of a name.
 LORA_STEM = r"^(lora_unet_+|lora_transformer_(2_)?|lycoris_)"

@@ -1,8 +1,8 @@
 """Finds the LoRA files of this machine, the family of models that each was made for, and what is wrong with others.
 
 A LoRA is one `.safetensors` file in the data directory's `loras/` or a folder in it; its `ref` is the path of the file
-there, without the suffix. Only headers are read, and those are untrusted: people download these files from anywhere.
-Importable without jax, so the page and REST check recipes with it.
+there, without the suffix, or of the folder that peft has saved. Only headers are read, and those are untrusted: people
+download these files from anywhere. Importable without jax, so the page and REST check recipes with it.
 
 Not here: a family's tensor names (its lora_traits.py), whether a LoRA fits a model (lora_fit.py), what the tensors
 mean and how they change weights (runtime/weights/lora.py).
@@ -23,6 +23,7 @@ from typing import Any
 from pipelines.errors import ModelError
 from pipelines.families import list_traits, name_families
 from pipelines.families.traits import LORA_PREFIX, LORA_STEM, Sizes
+from pipelines.loras.settings import ADAPTER_MODEL
 from pipelines.loras.tensors import EMBEDDING_NAMES, OTHER_KINDS, measure, name_kind, split_name
 from pipelines.messages import Message, say
 from pipelines.models.weight_files import ARCHIVES, GGUF, OTHER_WEIGHTS, UNFINISHED
@@ -100,6 +101,9 @@ def list_lora_files(folder: Path) -> tuple[LoraFile, ...]:
             found[name] = _refuse(file, name, problem)
             continue
         ref = name[: -len(SUFFIX)]
+        inside = file.relative_to(folder).parent
+        if file.name == ADAPTER_MODEL and inside.name and not (folder / f"{inside}{SUFFIX}").exists():
+            ref = inside.as_posix()  # what peft saves is a folder, whose files have the same names everywhere
         lora = inspect_lora(file, ref=ref)
         if ref in found:
             lora = replace(lora, ref=name, problem=say("it has the name of another file"))
@@ -143,16 +147,34 @@ def get_lora(ref: str, folder: Path | None) -> LoraFile:
 
 
 def find_lora_file(ref: str, folder: Path | None) -> Path | None:
-    """Returns the file that a ref names, below the folder unless it is an absolute path; None where there is none."""
+    """Returns the file that a ref names, below the folder unless it is an absolute path; None where there is none.
+
+    A folder that peft has saved is named as its file would be.
+    """
     place = Path(ref)
     if not place.is_absolute() and (folder is None or ".." in place.parts):
         return None
     parent = ((folder or Path()) / place).parent
+    found = next((parent / name for name in _list_names(parent) if name[: -len(SUFFIX)] == place.name), None)
+    if found is None and place.name and (inside := parent / place.name / ADAPTER_MODEL).is_file():
+        return inside
+    return found
+
+
+def find_namesake(name: str, folder: Path) -> str | None:
+    """Returns the ref of the LoRA of this name, whatever the case of its letters; None where there is none.
+
+    Both would be one file on a disk that does not tell cases apart, and one word to people.
+    """
+    refs = [file[: -len(SUFFIX)] for file in _list_names(folder)]
+    return next((ref for ref in sorted(refs, key=name.__ne__) if ref.casefold() == name.casefold()), None)
+
+
+def _list_names(folder: Path) -> list[str]:
     try:
-        names = sorted(file.name for file in parent.iterdir() if file.name.lower().endswith(SUFFIX))
+        return sorted(file.name for file in folder.iterdir() if file.name.lower().endswith(SUFFIX))
     except OSError:
-        return None
-    return next((parent / name for name in names if name[: -len(SUFFIX)] == place.name), None)
+        return []
 
 
 def _walk(folder: Path, depth: int = 0, seen: frozenset[Path] = frozenset()) -> Iterator[Path]:

@@ -1,15 +1,19 @@
-"""The scale that a LoRA's trainer meant, where only the header of its file says it.
+"""The scale that a LoRA's trainer meant, where its tensors do not say it.
 
-An adapter counts alpha over rank times. Most files have an alpha tensor for each layer; those of peft, diffusers,
-SimpleTuner and others write alpha and rank once, into the header, each under names of its own. Importable without jax.
+An adapter counts alpha over rank times. Most files have an alpha tensor for each layer; those of diffusers, SimpleTuner
+and others write alpha and rank once, into the header, each under names of its own. peft's own folders have them in a
+file beside the weights. Importable without jax.
 """
 
 import json
 import math
 from collections.abc import Iterator, Mapping
+from pathlib import Path
 from typing import Any, NamedTuple
 
-MAX_TEXT_CHARS = 2**20  # of one JSON text in a header
+MAX_TEXT_CHARS = 2**20  # of one JSON text in a header, and of peft's file
+ADAPTER_MODEL = "adapter_model.safetensors"  # what peft's `save_pretrained` calls a folder's weights
+ADAPTER_CONFIG = "adapter_config.json"  # and their description
 # Names of an alpha that counts for the whole file, in order of trust.
 _ALPHAS = ("lora_alpha", "alpha", "network_alpha")
 # kohya's trainers also save an alpha tensor for each layer; where there is none, only a file that still has their
@@ -18,9 +22,18 @@ _KOHYAS_ALPHA = "ss_network_alpha"
 
 
 class Settings(NamedTuple):
-    """What a header says of scales: `values` has peft's names, perhaps after a component and a dot."""
+    """What is said of scales: `values` has peft's names, perhaps after a component and a dot.
+
+    They are the header's, or of peft's file beside it (`is_beside`).
+    """
 
     values: Mapping[str, Any]
+    is_beside: bool = False
+
+    @property
+    def has_alpha(self) -> bool:
+        """Whether any alpha is said that counts for the whole file."""
+        return any(str(name).rpartition(".")[2] in _ALPHAS for name in self.values)
 
     def find_factor(self, component: str, module: str, *, rank: int, is_kohya: bool) -> float:
         """Returns alpha over rank of a module; 1 where the header does not say it."""
@@ -40,12 +53,37 @@ class Settings(NamedTuple):
         return self.values.get(f"{component}.{name}", self.values.get(name))
 
 
-def read_settings(metadata: Mapping[str, Any]) -> Settings:
-    """Reads a header's metadata; what is not understood is no setting."""
+def read_settings(metadata: Mapping[str, Any], config: Path | None = None) -> Settings:
+    """Reads a header's metadata, or where it has no alpha peft's file; what is not understood is no setting."""
     values = {name: value for name, value in metadata.items() if isinstance(value, str | int | float)}
     for found in _list_objects(metadata):
         values |= found
-    return Settings(values)
+    settings = Settings(values)
+    if settings.has_alpha or config is None:
+        return settings
+    beside = next(_list_objects({ADAPTER_CONFIG: _read_text(config)}), None)
+    return settings if beside is None else Settings(values | beside, is_beside=True)
+
+
+def find_adapter_config(file: Path) -> Path | None:
+    """Returns the description that peft has put beside a file; None for a file that it is not of.
+
+    It is of the file that peft names so, or of the only one there.
+    """
+    config = file.parent / ADAPTER_CONFIG
+    if not config.is_file():
+        return None
+    if file.name != ADAPTER_MODEL and sum(one.suffix == file.suffix for one in file.parent.iterdir()) > 1:
+        return None
+    return config
+
+
+def _read_text(file: Path) -> str:
+    try:
+        with file.open(encoding="utf-8") as stream:
+            return stream.read(MAX_TEXT_CHARS + 1)
+    except (OSError, ValueError):
+        return ""
 
 
 def _list_objects(metadata: Mapping[str, Any]) -> Iterator[dict[str, Any]]:

@@ -6,7 +6,9 @@ Not here: how files are downloaded (web_files.py, runtime/weights/hub_single.py)
 (model_manager.py).
 """
 
+import contextlib
 import re
+import shutil
 import tempfile
 from collections.abc import Callable
 from dataclasses import dataclass
@@ -14,7 +16,8 @@ from pathlib import Path, PurePosixPath
 from urllib.parse import parse_qs, unquote, urlsplit
 
 from pipelines.errors import ModelError
-from pipelines.loras.files import inspect_lora
+from pipelines.loras.files import find_lora_file, inspect_lora
+from pipelines.loras.settings import ADAPTER_CONFIG, ADAPTER_MODEL
 from pipelines.messages import say
 from pipelines.models.catalog import OWN_FILE, load_catalog, read_data_dir
 from pipelines.models.gguf_files import MAGIC
@@ -136,21 +139,25 @@ def bring_model(data_dir: Path, source: Source, *, name: str = "", web: Web, on_
 def bring_lora(loras_dir: Path, source: Source, *, ref: str = "", on_bytes: OnBytes) -> str:
     """Downloads a LoRA of the hub into the loras folder; returns the name that recipes call it by: `ref`, or its own.
 
+    What peft has saved comes with its description as a folder, by default called as its folder or repository is.
     Raises ModelError for a file that is none, before it is downloaded, and for one that is there already.
     """
     from pipelines.runtime.weights import hub, hub_single  # import the hub's library, which the page sets up first
 
     if source.url:
         raise ModelError(say("{place} is no file of the hub.", place=source.told), advice=_WRITTEN)
-    ref = (ref or PurePosixPath(source.file).name).removesuffix(SUFFIX)
-    target = loras_dir / f"{ref}{SUFFIX}"
+    place = PurePosixPath(source.file)
+    is_of_peft = place.name == ADAPTER_MODEL
+    own_name = (place.parent.name or source.repo.rpartition("/")[2]) if is_of_peft else place.name
+    ref = (ref or own_name).removesuffix(SUFFIX)
+    target = loras_dir / ref / ADAPTER_MODEL if is_of_peft else loras_dir / f"{ref}{SUFFIX}"
     if any(not part or part.startswith(".") for part in ref.split("/")):
         raise ModelError(
             say("{name} cannot be a LoRA's name.", name=repr(ref)), advice=say("Write letters, digits and hyphens.")
         )
-    if target.exists():
+    if find_lora_file(ref, loras_dir) is not None:
         raise ModelError(say("There is a LoRA {name} already.", name=ref), advice=say("Delete it first."))
-    target.parent.mkdir(parents=True, exist_ok=True)
+    loras_dir.mkdir(parents=True, exist_ok=True)
     found = hub_single.find_file(source.repo, source.file, revision=source.revision)
     with tempfile.TemporaryDirectory(dir=loras_dir, prefix=".start-") as folder:
         file = Path(folder) / target.name
@@ -166,11 +173,20 @@ def bring_lora(loras_dir: Path, source: Source, *, ref: str = "", on_bytes: OnBy
     was_here = hub_single.is_cached(found)
     check_room(hub.find_cache(), 0 if was_here else found.size)
     link = hub_single.fetch(found, on_bytes=on_bytes)
+    target.parent.mkdir(parents=True, exist_ok=True)
+    if is_of_peft:
+        with contextlib.suppress(ModelError):  # without one the LoRA says so where it is used
+            config = hub_single.find_file(source.repo, str(place.with_name(ADAPTER_CONFIG)), revision=source.revision)
+            shutil.copyfile(hub_single.fetch(config, on_bytes=_count_nothing), target.with_name(ADAPTER_CONFIG))
     if was_here:
         target.symlink_to(link.resolve())
     else:
         hub_single.take_out(link, target)
     return ref
+
+
+def _count_nothing(_done: int, _total: int) -> None:
+    """A small file's bytes are not worth a line."""
 
 
 def _choose_name(name: str, file: str) -> str:

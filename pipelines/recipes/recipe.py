@@ -7,7 +7,7 @@ every field is set and trusted.
 
 from typing import Annotated, Any, Literal
 
-from pydantic import AfterValidator, BaseModel, ConfigDict, Field, ValidationError
+from pydantic import AfterValidator, BaseModel, ConfigDict, Field, ValidationError, field_validator
 
 from pipelines.errors import RecipeError
 from pipelines.field_errors import word_first
@@ -28,6 +28,7 @@ MAX_NAMED = 20  # in a message
 # Far beyond any field's own limit. It makes pydantic check every text, and so refuse unpaired surrogates, which JSON
 # can contain but UTF-8 cannot encode.
 MAX_TEXT_CHARS = 100_000
+NUMBERS = ("seed", "steps", "guidance_scale", "guidance_scale_2", "flow_shift", "fps", "batch_size", "strength")
 NEEDS_PICTURE = say("needs a picture to start from; give one or leave it out")
 # Fields that mean the same to every model; the others are meaningless to another model, or mean something else.
 MODEL_INDEPENDENT_FIELDS = ("prompt", "seed", "batch_size", "images", "fit")
@@ -39,6 +40,13 @@ RANDOM_SEED = -1  # how many other programs write "draw one"
 def read_seed(seed: int | None) -> int | None:
     """Returns the seed, None for one that is to be drawn."""
     return None if seed == RANDOM_SEED else seed
+
+
+def refuse_boolean(value: object) -> object:
+    """Returns a number as it was given; raises ValueError for true and false, which pydantic takes for 1 and 0."""
+    if isinstance(value, bool):
+        raise ValueError(say("input should be a valid number"))
+    return value
 
 
 Seed = Annotated[
@@ -60,6 +68,8 @@ class Lora(BaseModel):
     ref: str
     scale: float = 1.0
     expert: LoraExpert | None = Field(default=None, exclude_if=lambda expert: expert is None)
+
+    _are_numbers = field_validator("scale", mode="before")(refuse_boolean)
 
     @property
     def experts(self) -> frozenset[str]:
@@ -101,6 +111,8 @@ class Recipe(BaseModel):
     sigmas: tuple[float, ...] | None = Field(default=None, max_length=1000, exclude_if=lambda levels: not levels)
     step_cache: str | None = Field(default=None, exclude_if=lambda text: text is None)
     reused_steps: tuple[int, ...] = Field(default=(), exclude_if=lambda steps: not steps)
+
+    _are_numbers = field_validator(*NUMBERS, mode="before")(refuse_boolean)
 
     def to_json(self) -> dict[str, Any]:
         return self.model_dump(mode="json", by_alias=True)

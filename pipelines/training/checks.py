@@ -175,14 +175,7 @@ def check_training(settings: TrainingSettings, model: Model, learner: Learner, *
         batch_size=batch,
         precision=torch.bfloat16,
         card=write_card(settings, model, chosen),
-        notes=(
-            *found.notes,
-            *notes,
-            *held_notes,
-            *too_long,
-            *tell_start(model),
-            *_tell_settings(settings),
-        ),
+        notes=(*found.notes, *notes, *held_notes, *too_long, *tell_start(model), *_tell_settings(settings)),
     )
 
 
@@ -253,22 +246,19 @@ def choose_name(settings: TrainingSettings) -> str:
 
 
 def write_card(settings: TrainingSettings, model: Model, name: str) -> str:
-    """Returns a model card, as the hub shows it."""
+    """Returns a model card, as the hub shows it: its fields say what the hub sorts by, and which words call a LoRA."""
     kind = "A LoRA" if settings.lora else "A fine-tuned model"
-    facts = [
-        f"base_model: {model.repo or model.id}",
-        "library_name: diffusers",
-        "tags:",
-        f"- {'text-to-video' if model.is_video else 'text-to-image'}",
-    ]
-    if settings.lora:
-        facts += ["- lora"]
-    trigger = ""
-    if settings.trigger:
-        facts += [f"instance_prompt: {json.dumps(settings.trigger)}"]  # JSON is YAML, too
-        trigger = f"\n\nTrigger words: `{settings.trigger}`"
-    head = "\n".join(facts)
-    return f"---\n{head}\n---\n\n# {name}\n\n{kind} of {model.title}, trained with Lumesh.{trigger}\n"
+    trigger = f"\n\nTrigger words: `{settings.trigger}`" if settings.trigger else ""
+    fields = {
+        "base_model": model.repo or model.id,
+        "base_model_relation": "adapter" if settings.lora else "finetune",
+        "library_name": "diffusers",
+        "pipeline_tag": "text-to-video" if model.is_video else "text-to-image",
+        **({"tags": '["lora"]'} if settings.lora else {}),
+        **({"instance_prompt": json.dumps(settings.trigger)} if settings.trigger else {}),  # YAML reads JSON
+    }
+    said = "\n".join(f"{field}: {value}" for field, value in fields.items())
+    return f"---\n{said}\n---\n\n# {name}\n\n{kind} of {model.title}, trained with Lumesh.{trigger}\n"
 
 
 def _takes_buckets(settings: TrainingSettings) -> bool:

@@ -25,7 +25,7 @@ Remat = Literal["auto", "none", "layers", "narrow", "attention", "full"]
 REMATS_BY_SIZE: tuple[Remat, ...] = ("layers", "narrow", "attention", "full")
 """What `auto` tries on an accelerator until the step fits: the quickest first, which is not to keep everything."""
 Precision = Literal["no", "bf16"]
-LoraFormat = Literal["diffusers", "kohya"]
+LoraFormat = Literal["all", "diffusers", "kohya"]
 Expert = Literal["high", "low", "both"]
 DEFAULT_STEPS = {"lora": 800, "full": 2000}
 POLYNOMIAL_END = 1e-7
@@ -48,7 +48,9 @@ class TrainingSettings(BaseModel):
     alpha: float | None = Field(default=None, gt=0, description="Of a LoRA: counts alpha / rank; the rank if left out.")
     targets: str | None = Field(default=None, description="Regular expression of layers; all linear ones if left out.")
     convolutions: bool = Field(default=False, description="Lets a LoRA change convolutions, too.")
-    lora_format: LoraFormat = Field(default="diffusers", description="Names in the LoRA file.")
+    lora_format: LoraFormat = Field(
+        default="all", description="Names in the LoRA file: what all programs read, or diffusers' or kohya's own."
+    )
     expert: Expert | None = Field(default=None, description="Of a model with two experts: the one that learns.")
 
     caption: str | None = Field(default=None, description="For pictures that have none.")

@@ -22,6 +22,7 @@ from studio.access.identify import Door
 from studio.access_settings import EVERY_ORIGIN
 from studio.api import describe, errors
 from studio.api.adapters import mcp, openai
+from studio.api.answers.errors import refuses
 from studio.api.middleware.auth import Gate
 from studio.api.middleware.csrf import OwnPagesOnly
 from studio.api.middleware.headers import SafeHeaders
@@ -170,7 +171,12 @@ def _collect_routes() -> Sequence[BaseRoute]:
         system,
         workers,
     ):
-        router.include_router(module.router, prefix="/api/v1", dependencies=[Depends(refuse_unknown_query)])
+        router.include_router(
+            module.router,
+            prefix="/api/v1",
+            dependencies=[Depends(refuse_unknown_query)],
+            responses=refuses(422, "default"),
+        )
     router.include_router(openai.router, prefix="/v1")
     router.include_router(mcp.router)
     return router.routes

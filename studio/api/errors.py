@@ -10,12 +10,15 @@ without a status is a mistake of the server. Below /v1 the shape is OpenAI's ins
 import logging
 import math
 import sqlite3
+from collections.abc import Mapping
+from typing import Any
 
 from fastapi import FastAPI, Request
 from fastapi.exceptions import RequestValidationError
 from fastapi.responses import JSONResponse, Response
 from starlette.exceptions import HTTPException
 from starlette.requests import ClientDisconnect
+from starlette.routing import Match, Mount
 
 from pipelines.errors import LumeshError, RecipeError
 from pipelines.field_errors import MAX_TOLD, word_first
@@ -27,6 +30,8 @@ from studio.storage import explain
 from studio.visit import NotFoundError
 
 MISTAKE = 500
+METHODS = ("GET", "POST", "PUT", "PATCH", "DELETE")
+UNREADABLE = "There was an error parsing the body"  # FastAPI's, of what its parser raises
 
 log = logging.getLogger(__name__)
 
@@ -42,8 +47,7 @@ def install(app: FastAPI) -> None:
     app.add_exception_handler(sqlite3.Error, _answer_storage)
     app.add_exception_handler(Exception, _answer_mistake)
     for prefix in ("/api/", PREFIX):
-        methods = ["GET", "POST", "PATCH", "DELETE"]
-        app.add_api_route(f"{prefix}{{path:path}}", _answer_unknown, methods=methods, include_in_schema=False)
+        app.add_api_route(f"{prefix}{{path:path}}", _answer_unknown, methods=[*METHODS], include_in_schema=False)
 
 
 def find_status(error: LumeshError) -> int:
@@ -86,8 +90,16 @@ def _answer_expected(request: Request, error: Exception) -> JSONResponse:
 def _answer_invalid(request: Request, problem: Exception) -> JSONResponse:
     assert isinstance(problem, RequestValidationError)
     found = problem.errors()
-    shown = [{**one, "loc": one["loc"][1:]} for one in found[:MAX_TOLD]]  # without the part of the request
-    fields = word_first([*shown, *found[MAX_TOLD:]], whole="body")
+    shown = [{**one, "loc": _name_place(one)} for one in found[:MAX_TOLD]]
+    return _answer_fields(request, word_first([*shown, *found[MAX_TOLD:]], whole="body"))
+
+
+def _name_place(problem: Mapping[str, Any]) -> tuple[int | str, ...]:
+    """Returns the path of the field at fault, without the part of the request; none where the body is no JSON."""
+    return () if problem["type"] == "json_invalid" else problem["loc"][1:]
+
+
+def _answer_fields(request: Request, fields: dict[str, Message]) -> JSONResponse:
     error = RecipeError(fields)
     return make_error(422, title=error.title, detail=error.detail, fields=fields, path=request.url.path)
 
@@ -95,6 +107,10 @@ def _answer_invalid(request: Request, problem: Exception) -> JSONResponse:
 def _answer_http(request: Request, error: Exception) -> JSONResponse:
     assert isinstance(error, HTTPException)
     path = request.url.path
+    if error.detail == UNREADABLE and isinstance(error.__cause__, RecursionError):
+        return _answer_fields(request, {"body": say("is nested too deeply")})
+    if error.detail == UNREADABLE and isinstance(error.__cause__, UnicodeDecodeError):
+        return _answer_fields(request, {"body": say("is no text in UTF-8, as JSON is")})
     return make_error(
         error.status_code,
         title=english(error.detail),
@@ -138,7 +154,18 @@ def _answer_mistake(request: Request, error: Exception) -> JSONResponse:
 
 
 def _answer_unknown(request: Request) -> JSONResponse:
+    """Answers 405 for a path that takes other methods, 404 for one that is not there."""
     path = request.url.path
+    if allowed := ", ".join(_list_methods(request)):
+        answer = make_error(
+            405,
+            title=say("Not allowed here"),
+            detail=say("{path} takes no {method}.", path=path, method=request.method),
+            advice=say("It takes {methods}; /api/docs says what each does.", methods=allowed),
+            path=path,
+        )
+        answer.headers["Allow"] = allowed
+        return answer
     return make_error(
         404,
         title=NotFoundError.title,
@@ -146,3 +173,14 @@ def _answer_unknown(request: Request) -> JSONResponse:
         advice=say("/api/docs lists the routes."),
         path=path,
     )
+
+
+def _list_methods(request: Request) -> list[str]:
+    """Lists the methods that a route of this path takes."""
+    routes = [
+        route
+        for route in request.app.router.routes
+        if not isinstance(route, Mount) and getattr(route, "endpoint", None) is not _answer_unknown
+    ]
+    asked = [(method, {**request.scope, "method": method}) for method in METHODS]
+    return [method for method, scope in asked if any(route.matches(scope)[0] is Match.FULL for route in routes)]

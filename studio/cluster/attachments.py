@@ -5,6 +5,7 @@ from pathlib import Path
 
 from pipelines.files.whole import write_whole
 from pipelines.loras.files import find_lora_file
+from pipelines.loras.settings import ADAPTER_CONFIG, ADAPTER_MODEL, find_adapter_config
 from studio.cluster.protocol import Attachment
 from studio.cluster.stock import Hashes
 from studio.database import Database
@@ -25,14 +26,18 @@ class Attachments:
     def find(self, job: Job) -> tuple[list[Attachment], list[Attachment]]:
         """Returns a job's pictures, and its LoRAs as far as they are here; raises InputGoneError.
 
-        A LoRA that is not here may be on the worker's machine, which says so if it is not.
+        A LoRA that is not here may be on the worker's machine, which says so if it is not. One with peft's description
+        beside it goes as a folder of peft's.
         """
         pictures = self.find_pictures(job, job.recipe.images)
-        loras = [
-            self._attach(file, ref=lora.ref)
-            for lora in job.recipe.loras
-            if (file := find_lora_file(lora.ref, self._settings.loras_dir)) is not None
-        ]
+        loras: list[Attachment] = []
+        for lora in job.recipe.loras:
+            file = find_lora_file(lora.ref, self._settings.loras_dir)
+            config = None if file is None else find_adapter_config(file)
+            if file is not None:
+                loras.append(self._attach(file, ref=lora.ref, name=ADAPTER_MODEL if config is not None else ""))
+            if config is not None:
+                loras.append(self._attach(config, ref=lora.ref, name=ADAPTER_CONFIG))
         return pictures, loras
 
     def find_pictures(self, job: Job, ids: Sequence[str]) -> list[Attachment]:
@@ -57,7 +62,7 @@ class Attachments:
         """Returns the bytes of a file that was found."""
         return self._files[one.sha].read_bytes()
 
-    def _attach(self, file: Path, *, ref: str = "") -> Attachment:
+    def _attach(self, file: Path, *, ref: str = "", name: str = "") -> Attachment:
         sha = self._hashes.find(file)
         self._files[sha] = file
-        return Attachment(sha=sha, name=file.name, size=file.stat().st_size, ref=ref)
+        return Attachment(sha=sha, name=name or file.name, size=file.stat().st_size, ref=ref)

@@ -1,7 +1,7 @@
 """Files that jobs need, on a worker's machine: stored once by the hash of their bytes, and kept for the next job.
 
 Pictures to start from lie in `cache/inputs` under their hash, LoRAs in `loras/` under their ref, where families look
-for them. The oldest pictures go when there are more than KEPT_BYTES of them.
+for them; folders of peft's keep their files' names. The oldest pictures go when there are more than KEPT_BYTES of them.
 """
 
 import hashlib
@@ -10,6 +10,7 @@ from pathlib import Path, PurePosixPath
 
 from pipelines.files.whole import write_whole
 from pipelines.loras.files import SUFFIX
+from pipelines.loras.settings import ADAPTER_CONFIG, ADAPTER_MODEL
 from studio.cluster.protocol import Attachment
 from studio.settings import Settings
 
@@ -53,7 +54,10 @@ class Stock:
 
     def find(self, one: Attachment) -> Path:
         """Returns where a file is kept."""
-        path = PurePosixPath(f"{one.ref}{SUFFIX}" if one.ref else f"{one.sha}{PurePosixPath(one.name).suffix}")
+        if one.ref and one.name in (ADAPTER_MODEL, ADAPTER_CONFIG):
+            path = PurePosixPath(one.ref, one.name)
+        else:
+            path = PurePosixPath(f"{one.ref}{SUFFIX}" if one.ref else f"{one.sha}{PurePosixPath(one.name).suffix}")
         if path.is_absolute() or ".." in path.parts:
             raise ValueError(f"{path} is not a name")
         return (self._loras if one.ref else self._inputs) / path

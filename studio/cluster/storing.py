@@ -160,14 +160,19 @@ class Storing:
             case "add_point":
                 trainings.add_point(self._database, job, **told.data)
             case "add_sample":
-                folder = self._settings.training_dir / job.id
-                shown = training_files.shown_file(folder, int(told.data["step"]), int(told.data["number"]))
-                write_whole(shown, told.blobs["shown"], is_flushed=False)
-                trainings.add_sample(self._database, job, **told.data)
+                self._add_sample(job, told)
             case _ if told.kind in self._slow:
                 pass  # done before
             case _:
                 log.warning("worker %s tells of %s, which is not known", link.id, told.kind)
+
+    def _add_sample(self, job: Job, told: Told) -> None:
+        if not self._is_held(job):  # the training may have been deleted, folder and all
+            return
+        folder = self._settings.training_dir / job.id
+        shown = training_files.shown_file(folder, int(told.data["step"]), int(told.data["number"]))
+        write_whole(shown, told.blobs["shown"], is_flushed=False)
+        trainings.add_sample(self._database, job, **told.data)
 
     async def _find_company(self, link: Link, job: Job, told: Told) -> None:
         await self._giver.find_company(link, job, int(told.data["room"]))
@@ -178,9 +183,8 @@ class Storing:
     def _write_result(self, link: Link, job: Job, told: Told) -> None:
         """Writes a result's files, then stores them with the job's end; nothing when the claim was lost."""
         made = protocol.read_made(told.data)
-        with self._database.write() as tx:
-            if not claims.is_held(tx, job):  # stored before, or begun again elsewhere
-                return
+        if not self._is_held(job):  # stored before, or begun again elsewhere
+            return
         training = trainings.read_training(self._database, job.id)
         refs = () if training is None else training.loras
         for name, content in told.blobs.items():
@@ -209,12 +213,14 @@ class Storing:
 
     async def _keep_state(self, link: Link, job: Job, told: Told) -> None:  # noqa: ARG002 - as the others
         """Keeps a training's work, from which it goes on wherever it is begun again."""
-        with self._database.write() as tx:
-            is_held = claims.is_held(tx, job)
-        if is_held:
+        if self._is_held(job):
             folder = self._settings.training_dir / job.id
             await asyncio.to_thread(training_packs.unpack, told.blobs["packed"], folder)
             trainings.note_saved(self._database, job, int(told.data["step"]))
+
+    def _is_held(self, job: Job) -> bool:
+        with self._database.write() as tx:
+            return claims.is_held(tx, job)
 
     def _leave(self, link: Link, notice_s: float) -> None:
         """Prepares for the end of a machine: what will not be done by then goes back to the front."""

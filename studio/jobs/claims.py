@@ -7,7 +7,7 @@ notices instead of overwriting newer state. Ending or requeueing a worker's jobs
 
 import json
 import time
-from collections.abc import Collection, Sequence
+from collections.abc import Callable, Collection, Sequence
 from typing import Any
 
 from pipelines.messages import Message, say
@@ -16,7 +16,7 @@ from pipelines.stages import STEP_PHASES, Progress
 from studio import events
 from studio.database import Database, Transaction
 from studio.jobs.costs import cost
-from studio.jobs.job import HELD, UNSTARTED, Card, Job, end, move, write_notes
+from studio.jobs.job import HELD, TRAIN, UNSTARTED, Card, Job, end, move, write_notes
 from studio.jobs.line.batch_join import Share, choose_company
 from studio.jobs.line.order import Waiting
 from studio.jobs.line.standing import follow
@@ -36,6 +36,12 @@ INTERRUPTED = Card(
     title=say("Interrupted"),
     detail=say("The server stopped while this job was running."),
     advice=say("Retry runs it again with the same settings and seed."),
+)
+
+INTERRUPTED_TRAINING = Card(
+    title=say("Interrupted"),
+    detail=say("The server stopped while this training was running."),
+    advice=say("Go on continues from its last saved step."),
 )
 
 
@@ -191,12 +197,12 @@ def end_cancelled(database: Database, job: Job) -> None:
 
 def fail_running(database: Database, card: Card, worker: str = LOCAL) -> None:
     """Fails the jobs of a worker that died. Only its supervisor calls this, once the process is certainly gone."""
-    _end_running(database, worker, JobState.FAILED, card)
+    _end_running(database, worker, JobState.FAILED, lambda _kind: card)
 
 
 def interrupt_running(database: Database, worker: str = LOCAL) -> None:
     """Interrupts the jobs that an earlier server's worker left. The worker must not be running (worker/lock.py)."""
-    _end_running(database, worker, JobState.INTERRUPTED, INTERRUPTED)
+    _end_running(database, worker, JobState.INTERRUPTED, _choose_interrupted)
 
 
 def has_running(database: Database, worker: str = LOCAL) -> bool:
@@ -275,8 +281,13 @@ def _take(tx: Transaction, job_id: str, worker: str, *, now_s: float) -> Job | N
     )
 
 
-def _end_running(database: Database, worker: str, to: JobState, card: Card) -> None:
-    running = "SELECT id FROM jobs WHERE state = ? AND worker = ?"
+def _choose_interrupted(kind: str) -> Card:
+    return INTERRUPTED_TRAINING if kind == TRAIN else INTERRUPTED
+
+
+def _end_running(database: Database, worker: str, to: JobState, choose_card: Callable[[str], Card]) -> None:
+    """Ends a worker's jobs; `choose_card` returns what is said of one of this kind."""
+    running = "SELECT id, kind FROM jobs WHERE state = ? AND worker = ?"
     with database.write() as tx:
         for row in tx.execute(running, (JobState.RUNNING, worker)).fetchall():
-            move(tx, row["id"], to, error=json.dumps(card.to_json()))
+            move(tx, row["id"], to, error=json.dumps(choose_card(row["kind"]).to_json()))

@@ -42,7 +42,8 @@ class DiskFullError(LumeshError):
     title = say("The disk quota is used up")
     status = 507
     operator_advice = say(
-        "Throw outputs away: the oldest of the trash goes by itself. Or start with a larger --max-disk."
+        "Throw outputs away: the oldest of the trash goes by itself. Delete trainings that have ended. Or start with a "
+        "larger --max-disk."
     )
 
 
@@ -200,6 +201,11 @@ def queue_again(tx: Transaction, job_id: str) -> Job | None:
     if tx.execute("SELECT 1 FROM jobs WHERE id = ? AND state = ?", (job_id, JobState.RUNNING)).fetchone():
         return None
     tx.execute("UPDATE trainings SET pause_requested = 0 WHERE job_id = ?", (job_id,))
+    for table in ("training_points", "training_samples"):  # of one that begins anew
+        tx.execute(
+            f"DELETE FROM {table} WHERE job_id IN (SELECT job_id FROM trainings WHERE job_id = ? AND saved_step = 0)",
+            (job_id,),
+        )
     return move(
         tx,
         job_id,
@@ -227,12 +233,14 @@ def require_room(tx: Transaction, *, owner: str, joining: int, quota: int) -> No
     if disk is not None:
         raise DiskFullError(
             say(
-                "Outputs and uploads take {excess} more than the {limit} that are allowed, and the trash is empty.",
+                "Outputs, uploads and trainings take {excess} more than the {limit} that are allowed, and the trash is "
+                "empty.",
                 excess=show_size(disk["used_bytes"] - disk["limit_bytes"]),
                 limit=show_size(disk["limit_bytes"]),
             ),
             advice=say(
-                "Throw outputs away: the oldest of the trash goes by itself. Or ask whoever runs this studio for room."
+                "Throw outputs away: the oldest of the trash goes by itself. Delete trainings that have ended. Or ask "
+                "whoever runs this studio for room."
             ),
         )
     found = tx.execute("SELECT count(*) FROM jobs WHERE owner = ? AND state = ?", (owner, JobState.QUEUED))

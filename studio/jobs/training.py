@@ -71,6 +71,7 @@ class AskedTraining(BaseModel):
     pictures: tuple[TrainingPicture, ...] = Field(max_length=MAX_PICTURES)
     preserve: bool = Field(
         default=True,
+        strict=True,
         description="with a trigger: prompts without it keep their pictures; doubles the work of a step",
     )
     prior_prompts: tuple[PriorPrompt, ...] = Field(
@@ -80,9 +81,9 @@ class AskedTraining(BaseModel):
         f"`{AUTO}` stands for the model's own examples",
     )
     strength: Strength = "usual"
-    steps: int | None = Field(default=None, ge=1, le=100_000)
-    rank: int | None = Field(default=None, ge=1, le=256)
-    learning_rate: float | None = Field(default=None, gt=0, le=1)
+    steps: int | None = Field(default=None, strict=True, ge=1, le=100_000)
+    rank: int | None = Field(default=None, strict=True, ge=1, le=256)
+    learning_rate: float | None = Field(default=None, strict=True, gt=0, le=1)
     sample_prompts: tuple[str, ...] = Field(
         default=(), max_length=MAX_SAMPLES, description="pictures to make while it learns; a caption if left out"
     )

@@ -95,12 +95,16 @@ def find_strangers(read: Read, asked: AskedTraining, *, owner: str) -> dict[str,
 
 
 def is_name_wanted(database: Database, name: str) -> bool:
-    """Tells whether a training that has not ended will leave a LoRA of this name."""
-    row = database.read_one(
-        "SELECT 1 FROM trainings JOIN jobs ON jobs.id = job_id "
-        "WHERE lower(name) = lower(?) AND state IN ('queued', 'running', 'paused')",
-        (name,),
+    """Tells whether a training that has not ended will leave a LoRA of this name, in any case of letters."""
+    rows = database.read(
+        "SELECT name FROM trainings JOIN jobs ON jobs.id = job_id WHERE state IN ('queued', 'running', 'paused')"
     )
+    return name.casefold() in {row["name"].casefold() for row in rows}
+
+
+def is_any_running(database: Database) -> bool:
+    """Tells whether a training runs, on any worker."""
+    row = database.read_one("SELECT 1 FROM trainings JOIN jobs ON jobs.id = job_id WHERE state = 'running'")
     return row is not None
 
 
@@ -155,6 +159,46 @@ def pause(database: Database, job_id: str) -> None:
                 say("Training {id} neither waits nor runs, so there is nothing to pause.", id=job_id),
                 advice=say("Look at its state."),
             )
+
+
+def forget(database: Database, job_id: str) -> None:
+    """Deletes a training with its captions, curve and samples; raises JobStateError while it waits or runs.
+
+    The job stays without its prompt, hidden in the queue's list: what it took and cost still counts. Its pictures are
+    those of no job any more. The LoRA stays, and its owner's right to delete it.
+    """
+    with database.write() as tx:
+        if tx.execute(
+            "SELECT 1 FROM jobs WHERE id = ? AND state IN (?, ?)", (job_id, JobState.QUEUED, JobState.RUNNING)
+        ).fetchone():
+            raise JobStateError(
+                say("Training {id} waits or runs, and cannot be deleted.", id=job_id),
+                advice=say("Cancel it first; when it has ended, delete it."),
+            )
+        move(tx, job_id, JobState.CANCELLED)  # a paused one, which was to go on
+        tx.execute("DELETE FROM trainings WHERE job_id = ?", (job_id,))
+        tx.execute("DELETE FROM job_images WHERE job_id = ?", (job_id,))
+        [row] = tx.execute(
+            "UPDATE jobs SET is_cleared = 1, recipe = json_set(recipe, '$.prompt', '') WHERE id = ? RETURNING owner",
+            (job_id,),
+        ).fetchall()
+        events.append(tx, kind="training.deleted", owner=row["owner"], job_id=job_id, data={})
+
+
+def list_loras_of(database: Database, *, owner: str) -> set[str]:
+    """Returns the refs of the LoRAs that trainings of this owner made."""
+    return {row["ref"] for row in database.read("SELECT ref FROM lora_owners WHERE owner = ?", (owner,))}
+
+
+def disown_lora(database: Database, ref: str) -> None:
+    """Notes that a LoRA of this name is no training's result: it was deleted, or another one has come in its place."""
+    with database.write() as tx:
+        tx.execute("DELETE FROM lora_owners WHERE ref = ?", (ref,))
+        tx.execute(
+            "UPDATE trainings SET loras = (SELECT json_group_array(value) FROM json_each(loras) WHERE value <> :ref) "
+            "WHERE EXISTS (SELECT 1 FROM json_each(loras) WHERE value = :ref)",
+            {"ref": ref},
+        )
 
 
 # The worker's side
@@ -228,6 +272,8 @@ def name_loras(database: Database, job: Job, refs: Sequence[str]) -> bool:
         if not claims.is_held(tx, job):
             return False
         tx.execute("UPDATE trainings SET loras = ? WHERE job_id = ?", (json.dumps(list(refs)), job.id))
+        owned = [(ref, job.owner) for ref in refs]
+        tx.executemany("INSERT OR REPLACE INTO lora_owners (ref, owner) VALUES (?, ?)", owned)
     return True
 
 

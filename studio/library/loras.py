@@ -12,7 +12,15 @@ from typing import BinaryIO
 
 from pipelines.errors import LumeshError
 from pipelines.families import name_families
-from pipelines.loras.files import SUFFIX, LoraFile, find_lora_file, inspect_lora, list_lora_files, read_lora
+from pipelines.loras.files import (
+    SUFFIX,
+    LoraFile,
+    find_namesake,
+    inspect_lora,
+    list_lora_files,
+    read_lora,
+)
+from pipelines.loras.settings import find_adapter_config
 from pipelines.messages import Message, say
 
 MAX_BYTES = 4_000_000_000  # the largest known ones, for Wan 14B at rank 256, with a margin
@@ -90,13 +98,14 @@ def keep(file: BinaryIO, folder: Path, ref: str) -> LoraFile:
         )
     os.fsync(file.fileno())
     target = folder / f"{ref}{SUFFIX}"
+    taken = find_namesake(ref, folder)
     try:
-        if find_lora_file(ref, folder) is not None:
+        if taken is not None:
             raise FileExistsError
         target.touch(exist_ok=False)  # reserves the name atomically: only one of two simultaneous uploads succeeds
     except FileExistsError as error:
         raise LoraNameTakenError(
-            say("{name} is in the loras folder.", name=repr(ref)),
+            say("{name} is in the loras folder.", name=repr(taken or ref)),
             advice=say("Delete that one first, or give this one another name."),
         ) from error
     part.replace(target)
@@ -106,9 +115,15 @@ def keep(file: BinaryIO, folder: Path, ref: str) -> LoraFile:
 
 
 def delete(folder: Path, ref: str) -> bool:
-    """Deletes a file of the loras folder, also one of no use; returns False when there is none of this name."""
+    """Deletes a file of the loras folder, also one of no use; returns False when there is none of this name.
+
+    peft's description goes with it, or it would be taken for that of the next file there.
+    """
     lora = next((one for one in list_lora_files(folder) if one.ref == ref), None)
     if lora is None or lora.path.is_dir():
         return False
+    config = find_adapter_config(lora.path)
     lora.path.unlink(missing_ok=True)
+    if config is not None:
+        config.unlink(missing_ok=True)
     return True

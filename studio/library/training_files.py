@@ -13,7 +13,7 @@ from PIL import Image
 
 from pipelines.files.video import read_mp4
 from pipelines.files.whole import write_whole
-from pipelines.loras.files import find_lora_file
+from pipelines.loras.files import find_namesake
 from pipelines.recipes.recipe import Recipe
 
 DATA = "data"
@@ -65,11 +65,16 @@ def forget_work(folder: Path) -> None:
             entry.unlink(missing_ok=True)
 
 
+def forget_all(folder: Path) -> None:
+    """Deletes the folder of a training, with all in it."""
+    shutil.rmtree(folder, ignore_errors=True)
+
+
 def find_free_refs(loras_dir: Path, names: Iterable[str]) -> Iterator[str]:
-    """Yields for each name the first of `name`, `name-2`, `name-3`, ... that no LoRA here has."""
+    """Yields for each name the first of `name`, `name-2`, `name-3`, ... that no LoRA here has, in any letter case."""
     for name in names:
         ref, number = name, 1
-        while find_lora_file(ref, loras_dir) is not None:
+        while find_namesake(ref, loras_dir) is not None:
             number += 1
             ref = f"{name}-{number}"
         yield ref

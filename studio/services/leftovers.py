@@ -15,6 +15,7 @@ from pathlib import Path
 from pipelines.files.whole import forget_parts
 from studio.database import Database
 from studio.jobs.states import JobState
+from studio.library import training_room
 from studio.library.files import POSTER_SUFFIX, THUMB_SUFFIX
 from studio.settings import Settings
 
@@ -31,6 +32,7 @@ def sweep(settings: Settings, database: Database) -> None:
         forget_parts(folder)
     gone, kept = sweep_outputs(settings.outputs_dir, database)
     gone += sweep_uploads(settings.uploads_dir, database)
+    training_room.forget_strangers(database, settings.training_dir)
     if gone:
         log.warning("%d files that a killed process left in %s were deleted", gone, settings.data_dir)
     if kept:

@@ -75,6 +75,7 @@ _INPUTS = f"""
     <input type="file" id="lu-inputs-file" accept="{PICTURE_TYPES}" hidden>
   </div>
   <p class="lu-model-note" id="lu-inputs-note" role="status"></p>
+  <div class="lu-left" id="lu-inputs-left"></div>
   <div class="lu-fit" id="lu-fit-box" data-field="fit" hidden>
     <div class="lu-segments" id="lu-fit" role="radiogroup" data-text-aria-label="setting.fit">
       <button type="button" role="radio" data-key="crop" data-text="fit.crop"></button>

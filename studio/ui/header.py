@@ -9,6 +9,7 @@ from studio.ui.languages import PICKER
 HTML = f"""
 {SPRITE}
 <header class="lu-header" aria-label="Lumesh">
+  <button type="button" class="lu-skip" id="lu-skip" data-text="view.skip"></button>
   <h1 class="lu-brand" style="margin:0">{MARK}<span>Lumesh</span></h1>
   <nav class="lu-views" data-text-aria-label="view.views">
     <a href="#create" data-view="create" data-text="view.create" aria-current="page"></a>

@@ -58,6 +58,7 @@ _CACHE = f"""
   {_cache("programs", "system.programs", "system.clearPrograms")}
   {_cache("plans", "system.plans", "system.clearPlans")}
   {_cache("layouts", "system.layouts", "system.clearLayouts")}
+  {_cache("trainings", "system.trainings", "system.clearTrainings")}
 </dl>
 <p class="lu-model-note" data-text="system.cacheNote"></p>
 """
@@ -222,8 +223,11 @@ HTML = f"""
 <section class="lu-system lu-scroll" id="lu-system" aria-labelledby="lu-system-title">
   <div class="lu-system-head"><h2 id="lu-system-title" tabindex="-1" data-text="view.system"></h2>
     <span class="lu-num" id="lu-system-note" role="status"></span></div>
+  <p class="lu-refused" id="lu-system-refused" data-text="system.refused" hidden></p>
+  <div id="lu-system-parts">
   <div class="lu-tabs" id="lu-sys-tabs" role="tablist" data-text-aria-label="view.system">{_list_tabs()}</div>
   <p class="lu-message" id="lu-system-message" role="alert"></p>
   {_list_panels()}
+  </div>
 </section>
 """

@@ -1,8 +1,10 @@
 """The Train view: pictures with captions, what to learn from them, and the trainings with curve and samples.
 
-static/js/train/ fills it: pictures.js the grid, form.js the rest of the form, trainings.js the cards, curve.js a curve.
+static/js/train/ fills it: pictures.js and tile.js the grid, form.js the rest of the form, trainings.js the cards,
+curve.js a curve.
 """
 
+from studio.ui.controls import PICTURE_TYPES
 from studio.ui.icons import icon
 
 
@@ -33,11 +35,15 @@ _PICTURES = f"""
     <span class="lu-num" id="lu-train-count" role="status"></span>
     <button type="button" class="lu-button lu-quiet" id="lu-train-clear" data-text="train.clear" hidden></button>
   </div>
-  <button type="button" class="lu-train-drop" id="lu-train-add">{icon("upload")}
-    <span><b data-text="train.add"></b> <span data-text="train.addNote"></span></span></button>
-  <input type="file" id="lu-train-file" accept="image/*" multiple hidden>
+  <button type="button" class="lu-train-drop" id="lu-train-add" data-focus aria-describedby="lu-train-add-note">
+    {icon("upload")}<span><b data-text="train.add"></b> <span class="lu-train-wide" data-text="train.addDrop"></span>
+    <span id="lu-train-add-note" data-text="train.addNote"></span></span></button>
+  <input type="file" id="lu-train-file" accept="{PICTURE_TYPES},.txt" multiple hidden>
+  <p class="lu-train-more"><button type="button" class="lu-button lu-quiet" id="lu-train-gallery"
+    data-text="train.fromGallery"></button></p>
   <p class="lu-message" role="alert" data-message="pictures"></p>
-  <div class="lu-train-all" id="lu-train-all-row" hidden>
+  <div class="lu-left" id="lu-train-left"></div>
+  <div class="lu-train-all" id="lu-train-all-row" data-field="caption" hidden>
     <label class="lu-label" for="lu-train-all" data-text="train.all"></label>
     <div class="lu-share-row"><input class="lu-input" id="lu-train-all" maxlength="2000" autocomplete="off"
       data-text-placeholder="train.allHint">
@@ -64,11 +70,19 @@ def _choice(name: str, texts: dict[str, str], *, note: str) -> str:
   </div>"""
 
 
+_MODEL = _field(
+    "model",
+    "setting.model",
+    '<select class="lu-input" id="lu-train-model" aria-describedby="lu-train-model-note"></select>'
+    '<p class="lu-model-note" id="lu-train-model-note"></p>',
+)
+
 _SETTINGS = f"""
 <div class="lu-train-settings">
+  <div class="lu-train-fields lu-scroll">
   {_line("trigger", "train.trigger", longest=200, hint="train.triggerHint", note="train.triggerNote")}
   {_line("name", "train.name", longest=120, hint="train.nameHint")}
-  {_field("model", "setting.model", '<select class="lu-input" id="lu-train-model"></select>')}
+  {_MODEL}
   {_choice("strength", {"gentle": "gentle", "usual": "usual", "strong": "strong"}, note="numbers")}
   {_choice("keep", {"off": "keepOff", "scenes": "keepScenes", "prior": "keepPrior"}, note="keep-note")}
   <div class="lu-field" id="lu-train-prior-row" data-field="prior_prompts" hidden>
@@ -78,12 +92,28 @@ _SETTINGS = f"""
     <p class="lu-message" role="alert" data-message="prior_prompts"></p>
   </div>
   {_line("sample", "train.sample", longest=2000, hint="train.sampleHint")}
+  </div>
+  <div class="lu-train-end">
   <p class="lu-train-cost lu-num" id="lu-train-cost" role="status"></p>
   <p class="lu-message" role="alert" data-message="training"></p>
-  <button type="submit" class="lu-button lu-accent lu-train-go" id="lu-train-go">{icon("spark")}<span
-    data-text="train.go"></span></button>
+  <button type="submit" class="lu-button lu-accent lu-train-go" id="lu-train-go"
+    aria-keyshortcuts="Control+Enter Meta+Enter">{icon("spark")}<span
+    data-text="train.go"></span><kbd aria-hidden="true">Ctrl ↵</kbd></button>
   <p class="lu-model-note" data-text="train.shared"></p>
+  </div>
 </div>
+"""
+
+_SAMPLE = f"""
+<dialog class="lu-zoom lu-sample" id="lu-sample" data-text-aria-label="train.sampleLarge">
+  <figure><img id="lu-sample-picture" alt="">
+    <figcaption class="lu-num" id="lu-sample-words" role="status"></figcaption></figure>
+  <button type="button" class="lu-icon-button lu-zoom-step" data-step="-1"
+    data-text-aria-label="detail.newer">{icon("left")}</button>
+  <button type="button" class="lu-icon-button lu-zoom-step" data-step="1"
+    data-text-aria-label="detail.older">{icon("chevron")}</button>
+  <button type="button" class="lu-icon-button" data-text-aria-label="common.close">{icon("close")}</button>
+</dialog>
 """
 
 HTML = f"""
@@ -93,6 +123,8 @@ HTML = f"""
     <p data-text="train.lead"></p>
   </div>
   <p class="lu-message" id="lu-train-message" role="alert"></p>
+  <p class="lu-sr" id="lu-train-live" role="status"></p>
+  <p class="lu-refused" id="lu-train-refused" data-text="train.refused" hidden></p>
   <div class="lu-train-cards" id="lu-train-cards"></div>
   <form class="lu-train-form" id="lu-train-form" data-text-aria-label="train.new" novalidate>
     {_PICTURES}
@@ -102,5 +134,6 @@ HTML = f"""
     <summary data-text="train.earlier"></summary>
     <div class="lu-train-cards" id="lu-train-ended"></div>
   </details>
+  {_SAMPLE}
 </section>
 """

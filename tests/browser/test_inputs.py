@@ -14,12 +14,13 @@ from playwright.sync_api import expect
 
 pytestmark = pytest.mark.browser
 PHONE = {"width": 390, "height": 844}
-ADD, FILE, LIST, COUNT, MESSAGE = (
+ADD, FILE, LIST, COUNT, MESSAGE, LEFT = (
     "#lu-inputs-add",
     "#lu-inputs-file",
     ".lu-input-picture",
     "#lu-inputs-count",
     "[data-message=images]",
+    "#lu-inputs-left",
 )
 SENT = f"{LIST} img[src*='/uploads/upload-']"
 # What a browser does when somebody drops or pastes files; a number instead of bytes is a file of that many zeros.
@@ -125,7 +126,7 @@ def test_more_than_the_model_takes_are_left_out_in_words(
     _choose_model(page, "flux2-klein-4b", "512 × 512")
     give(page, "choose", "red", "lime", "blue", "white", "black")
     expect(page.locator(SENT)).to_have_count(4)
-    expect(page.locator(MESSAGE)).to_have_text("FLUX.2 klein 4B takes at most 4 input pictures.")
+    expect(page.locator(LEFT)).to_contain_text("“black.png”: FLUX.2 klein 4B takes at most 4 input pictures.")
     expect(page.locator(ADD)).to_be_hidden()
     keep(page, "inputs-full-dark")
     page.select_option("#lu-model", "wan2.1-i2v-14b")
@@ -140,12 +141,25 @@ def test_more_than_the_model_takes_are_left_out_in_words(
 def test_what_is_no_picture_is_refused_at_the_row(open_page: OpenPage, keep: Keep) -> None:
     page = open_page()
     _choose_model(page, "flux2-klein-4b", "512 × 512")
-    page.set_input_files(FILE, [{"name": "notes.png", "mimeType": "image/png", "buffer": b"hello"}])
-    expect(page.locator(MESSAGE)).to_contain_text("“notes.png”: This file is not a picture of a known kind.")
+    page.set_input_files(
+        FILE,
+        [
+            {"name": "notes.png", "mimeType": "image/png", "buffer": b"hello"},
+            {"name": "other.png", "mimeType": "image/png", "buffer": b"hello, you"},
+        ],
+    )
+    expect(page.locator(LEFT)).to_contain_text("2 files were left out")
+    expect(page.locator(LEFT)).to_contain_text(
+        "“notes.png” and “other.png”: This file is not a picture of a known kind."
+    )
     expect(page.locator(LIST)).to_have_count(0)
     keep(page, "inputs-refused-dark")
     page.evaluate(HAND_OVER, ["drop", [["huge.png", 20_000_001]]])
-    expect(page.locator(MESSAGE)).to_have_text("“huge.png” is larger than 20 MB; make it smaller.")
+    expect(page.locator(LEFT).get_by_role("listitem")).to_have_text(
+        ["“huge.png”: It is larger than 20 MB; make it smaller."]
+    )
+    page.locator(LEFT).get_by_role("button", name="Dismiss").click()
+    expect(page.locator(LEFT)).to_be_hidden()
 
 
 def test_a_model_of_two_pictures_asks_for_the_first_and_the_last(

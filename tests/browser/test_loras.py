@@ -214,6 +214,10 @@ def test_admins_add_files_on_create_and_in_the_system_view_and_delete_them(
     expect(card).to_contain_text("Watercolour 3")
     card.scroll_into_view_if_needed()
     keep(page, "loras-system")
+    with page.expect_download() as taken:
+        card.get_by_role("link", name="Download the LoRA ink").click()
+    assert taken.value.suggested_filename == "ink.safetensors"
+    assert taken.value.path().read_bytes() == encode_lora()
     page.get_by_role("link", name="Create").click()
     expect(page.locator("#lu-loras-choice option")).to_contain_text(["Watercolour 3"])
     page.get_by_role("link", name="System").click()

@@ -211,3 +211,27 @@ def test_an_admin_adds_a_user_who_then_changes_the_password_and_makes_a_token(
         expect(ada.locator("#lu-users li")).to_have_count(2)
         assert "outputs stay here" in asked[0]
         assert carol.request.get(f"{house.url}/api/v1/me").status == 401
+
+
+def test_who_may_not_train_or_run_the_studio_is_told_so_and_nothing_is_asked_in_vain(
+    house: Any, enter: Enter, keep: Keep
+) -> None:
+    bob = enter("bob")
+    refused: list[str] = []
+    bob.on("response", lambda answer: refused.append(answer.url) if answer.status == 403 else None)
+    for view, hidden in (("train", "#lu-train-form"), ("system", "#lu-sys-tabs")):
+        bob.goto(f"{house.url}/#{view}")
+        bob.reload()
+        expect(bob.locator(f"#lu-{view}-refused")).to_be_visible()
+        expect(bob.locator(hidden)).to_be_hidden()
+        expect(bob.locator(".lu-engine[data-state=idle]")).to_be_visible()
+        keep(bob, f"refused-{view}-dark")
+    assert not refused
+    ada = enter("ada")
+    for view, shown in (("train", "#lu-train-form"), ("system", "#lu-sys-tabs")):
+        ada.goto(f"{house.url}/#{view}")
+        ada.reload()
+        expect(ada.locator(shown)).to_be_visible()
+        expect(ada.locator(f"#lu-{view}-refused")).to_be_hidden()
+    expect(ada.locator("#lu-sys-device")).not_to_be_empty()
+    ada.goto(house.url)

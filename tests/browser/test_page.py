@@ -471,3 +471,16 @@ def test_gradio_clients_reach_the_same_queue(studio: Any) -> None:
     assert client.predict(job_id, api_name="/cancel") in ("running", "cancelled")
     with pytest.raises(Exception, match="allowed: 1 to 100"):
         client.predict({"model": "demo-sdxl", "prompt": SAILBOAT, "steps": 101}, api_name="/submit")
+
+
+def test_on_the_narrowest_phones_everything_in_the_header_can_be_reached(open_page: OpenPage) -> None:
+    for width in (360, 320):
+        page = open_page(viewport={"width": width, "height": 640}, color_scheme="light")
+        rights = page.locator(".lu-header-actions > :visible").evaluate_all(
+            "elements => elements.map((element) => element.getBoundingClientRect().right)"
+        )
+        assert rights and max(rights) <= width
+        link = page.get_by_role("link", name="System")
+        link.click()
+        expect(link).to_be_in_viewport(ratio=1)
+        assert page.evaluate("document.querySelector('#studio').scrollWidth") <= width

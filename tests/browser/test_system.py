@@ -207,6 +207,9 @@ def test_clearing_the_cache_asks_first(shared_page: Any) -> None:
     page.once("dialog", accept)
     page.get_by_role("button", name="Clear: Sharded weights").click()
     assert len(asked) == 2 and "The checkpoints stay" in asked[1]
+    page.once("dialog", accept)
+    page.get_by_role("button", name="Clear: Ended trainings").click()
+    assert len(asked) == 3 and "They would begin anew" in asked[2]
 
 
 def test_a_kept_plan_shows_at_once_and_says_who_estimated_it(open_page: OpenPage, studio: Any, keep: Keep) -> None:

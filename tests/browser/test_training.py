@@ -19,7 +19,8 @@ PHONE = {"width": 390, "height": 844}
 DONE_MS = 60_000
 DROP = """(files) => {
   const data = new DataTransfer();
-  for (const [name, bytes] of files) data.items.add(new File([new Uint8Array(bytes)], name, { type: "image/png" }));
+  for (const [name, bytes, type] of files)
+    data.items.add(new File([new Uint8Array(bytes)], name, { type: type ?? "image/png" }));
   const options = { bubbles: true, cancelable: true, dataTransfer: data };
   document.querySelector("#lu-train").dispatchEvent(new DragEvent("drop", options));
 }"""
@@ -46,9 +47,10 @@ def open_train(open_page: OpenPage, **options: Any) -> Any:
 
 
 def drop(page: Any, count: int, *, first: int = 0) -> None:
+    there = page.locator("#lu-train-pictures li").count()
     page.evaluate(DROP, draw_files(count, first=first))
-    expect(page.locator("#lu-train-pictures li")).to_have_count(count)
-    expect(page.locator("#lu-train-pictures .lu-input-state:not([hidden])")).to_have_count(0)
+    expect(page.locator("#lu-train-pictures li")).to_have_count(there + count)
+    expect(page.locator("#lu-train-pictures .lu-input-state:not(:empty)")).to_have_count(0)
 
 
 def check_access(page: Any) -> None:
@@ -67,7 +69,7 @@ def test_twelve_pictures_become_a_lora_that_is_used(open_page: OpenPage, keep: K
     expect(page.get_by_role("textbox", name="Name")).to_have_value("zorb")
     page.get_by_role("radio", name="Gentle").click()
     expect(page.locator("#lu-train-numbers")).to_have_text("400 steps · rank 8 · learning rate 0.001")
-    expect(page.locator("#lu-train-cost")).to_have_text(re.compile("after the first training"))
+    expect(page.locator("#lu-train-cost")).to_have_text(re.compile("no training of this model was measured here"))
     expect(page.locator("#lu-train-keep-note")).to_have_text(re.compile("without the trigger word"))
     page.get_by_role("radio", name="Other things").click()
     expect(page.locator("#lu-train-keep-note")).to_have_text(re.compile("^First the model makes 12 pictures"))
@@ -97,7 +99,7 @@ def test_twelve_pictures_become_a_lora_that_is_used(open_page: OpenPage, keep: K
     check_access(page)
     keep(page, "train-done-dark")
 
-    card.get_by_role("button", name="Use it").click()
+    card.get_by_role("button", name="Use it: zorb").click()
     expect(page.locator('#lu-loras-list li[data-key="zorb"]')).to_be_visible()
     expect(page.locator("#lu-prompt")).to_have_value("A zorb on a table")
 
@@ -107,13 +109,230 @@ def test_what_is_missing_is_said_where_it_is_missing(open_page: OpenPage) -> Non
     page.get_by_role("button", name="Train", exact=True).click()
     expect(page.locator('[data-message="pictures"]')).to_have_text("Add at least one picture.")
     drop(page, 2, first=12)
+    expect(page.locator('[data-message="pictures"]')).to_be_empty()
     page.get_by_role("textbox", name="Caption of picture 1").fill("A zorb")
     page.get_by_role("button", name="Train", exact=True).click()
     expect(page.locator("#lu-train-pictures li").nth(1).get_by_role("alert")).to_have_text(re.compile("trigger word"))
-    expect(page.locator('[data-message="name"]')).to_have_text("Needs a letter or a digit.")
+    expect(page.get_by_role("textbox", name="Caption of picture 2")).to_be_focused()
+    expect(page.locator('[data-message="name"]')).to_have_text("Give it a name.")
     page.reload()
     expect(page.locator("#lu-train-pictures li")).to_have_count(2)
     expect(page.get_by_role("textbox", name="Caption of picture 1")).to_have_value("A zorb")
+
+
+def test_a_missing_trigger_is_told_once_and_what_is_mended_is_not_told_any_more(open_page: OpenPage) -> None:
+    page = open_train(open_page)
+    drop(page, 3, first=30)
+    page.get_by_role("button", name="Train", exact=True).click()
+    trigger, name = page.get_by_role("textbox", name="Trigger word"), page.get_by_role("textbox", name="Name")
+    told = page.locator("#lu-train-form [role=alert]:not(:empty)")
+    expect(told).to_have_text([re.compile("^3 pictures have no caption: "), "Give it a name."])
+    first = page.get_by_role("textbox", name="Caption of picture 1")
+    expect(first).to_be_focused()
+    for field in (first, trigger, name):
+        expect(field).to_have_attribute("aria-invalid", "true")
+    expect(trigger).to_have_accessible_description(re.compile("3 pictures have no caption"))
+    trigger.fill("zorb")
+    expect(told).to_have_count(0)
+    expect(page.locator("#lu-train-form [aria-invalid]")).to_have_count(0)
+    expect(trigger).to_have_accessible_description(re.compile("what was learnt.$"))
+
+
+def test_enter_in_a_line_does_not_train_but_with_control_it_does(open_page: OpenPage) -> None:
+    page = open_train(open_page)
+    drop(page, 1, first=40)
+    page.get_by_role("textbox", name="Trigger word").fill("entered")
+    page.keyboard.press("Enter")
+    page.get_by_role("textbox", name="Show while it learns").press("Enter")
+    expect(page.locator("#lu-train-pictures li")).to_have_count(1)
+    page.keyboard.press("Control+Enter")
+    expect(page.locator("#lu-train-cards h3", has_text="entered")).to_be_visible()
+    expect(page.locator("#lu-train-pictures li")).to_have_count(0)
+
+
+def test_a_name_that_no_file_can_have_is_told_as_it_was_changed(open_page: OpenPage) -> None:
+    page = open_train(open_page)
+
+    def rename(route: Any) -> None:
+        answer = route.fetch()
+        route.fulfill(response=answer, json={**answer.json(), "name": "a_b"})
+
+    page.route(
+        "**/api/v1/trainings", lambda route: rename(route) if route.request.method == "POST" else route.fallback()
+    )
+    drop(page, 1, first=45)
+    page.get_by_role("textbox", name="Trigger word").fill("a/b")
+    page.get_by_role("button", name="Train", exact=True).click()
+    expect(page.locator("#lu-toasts")).to_contain_text("The LoRA will be called “a_b”")
+
+
+def test_every_file_that_is_left_out_stays_named_and_texts_are_captions(open_page: OpenPage, keep: Keep) -> None:
+    page = open_train(open_page)
+    [good] = draw_files(1, first=50)
+    pages = io.BytesIO()
+    Image.new("RGB", (300, 300), "red").save(
+        pages, "GIF", save_all=True, append_images=[Image.new("RGB", (300, 300), "blue")]
+    )
+    files = [
+        ["empty.png", []],
+        ["film.mp4", [0], "video/mp4"],
+        ["fake.png", list(b"hello")],
+        ["lost.txt", list(b"hello"), "text/plain"],
+        good,
+        ["zorb-50.txt", list(b"A zorb under a lamp\n"), "text/plain"],
+        ["moves.gif", list(pages.getvalue()), "image/gif"],
+        ["again.png", good[1]],
+    ]
+    page.evaluate(DROP, files)
+    left = page.locator("#lu-train-left")
+    expect(left.get_by_role("listitem")).to_have_count(4)
+    expect(left).to_contain_text("5 files were left out")
+    expect(left).to_contain_text("“film.mp4”: Only pictures can be learnt from here.")
+    expect(left).to_contain_text("“lost.txt”: No picture here has this name.")
+    expect(left).to_contain_text("“empty.png” and “fake.png”: This file is not a picture of a known kind.")
+    expect(left).to_contain_text("“again.png”: Is picture 1 already.")
+    tiles = page.locator("#lu-train-pictures li")
+    expect(tiles).to_have_count(2)
+    expect(page.get_by_role("textbox", name="Caption of picture 1")).to_have_value("A zorb under a lamp")
+    expect(tiles.nth(0)).to_contain_text("Very small (96 × 72 pixels)")
+    expect(tiles.nth(1)).to_contain_text("the first one is used")
+    check_access(page)
+    keep(page, "train-left-out-dark")
+    page.reload()
+    expect(tiles.nth(1)).to_contain_text("the first one is used")
+    drop(page, 1, first=51)
+    expect(left).to_be_hidden()
+
+
+def test_what_a_drop_does_is_said_and_leaving_is_asked_about_while_files_are_on_their_way(open_page: OpenPage) -> None:
+    page = open_train(open_page)
+    page.evaluate(
+        """() => {
+          const data = new DataTransfer();
+          data.items.add(new File(["x"], "zorb.png", { type: "image/png" }));
+          data.items.add(new File(["x"], "zorb.txt", { type: "text/plain" }));
+          const options = { bubbles: true, cancelable: true, dataTransfer: data };
+          document.body.dispatchEvent(new DragEvent("dragover", options));
+        }"""
+    )
+    expect(page.locator("#lu-drop")).to_have_text("Drop to learn from the pictures")
+    leaves = """() => {
+      const event = new Event("beforeunload", { cancelable: true });
+      return dispatchEvent(event);
+    }"""
+    assert page.evaluate(leaves)
+    held: list[Any] = []
+    page.route("**/api/v1/uploads", lambda route: held.append(route))
+    page.evaluate(DROP, draw_files(1, first=90))
+    expect(page.locator("#lu-train-pictures .lu-input-state")).not_to_be_empty()
+    expect(page.locator("#lu-drop")).to_be_hidden()
+    assert not page.evaluate(leaves)
+    for route in held:
+        route.continue_()
+    expect(page.locator("#lu-train-pictures .lu-input-state")).to_be_empty()
+    assert page.evaluate(leaves)
+
+
+def test_what_the_gallery_gives_is_in_sight_below_the_cards_and_the_header_can_be_skipped(
+    open_page: OpenPage, studio: Any, wait_for: Callable[..., Any]
+) -> None:
+    page = open_train(open_page, viewport=PHONE)
+    for number in range(2):
+        recipe = {"model": "demo-sdxl", "prompt": f"A boat to learn {number}", "steps": 1}
+        assert page.request.post(f"{studio.url}/api/v1/jobs", data=recipe).ok
+
+    def count_made() -> int:
+        made = page.request.get(f"{studio.url}/api/v1/outputs").json()["outputs"]
+        return sum(one["recipe"]["prompt"].startswith("A boat to learn") for one in made)
+
+    wait_for("both to be made", lambda: count_made() == 2)
+    page.get_by_role("link", name="Gallery").click()
+    page.locator("#lu-gallery-choose").click()
+    for number in range(2):
+        page.locator("#lu-gallery").get_by_role("button", name=f"A boat to learn {number}", exact=True).click()
+    page.get_by_role("button", name="Train on these").click()
+    expect(page.locator("#lu-toasts")).to_have_text("2 pictures added to learn from.")
+    first = page.get_by_role("textbox", name="Caption of picture 1")
+    expect(first).to_be_focused()
+    expect(first).to_be_in_viewport()
+    expect(first).to_have_value(re.compile("^A boat to learn"))
+    page.locator("#lu-skip").press("Enter")
+    expect(page.locator("#lu-train-title")).to_be_focused()
+
+
+def test_models_that_are_not_here_say_so_and_which_weights_learn(open_page: OpenPage, keep: Keep) -> None:
+    page = open_page()
+
+    def away(route: Any) -> None:
+        choices = route.fetch().json()
+        for model in choices["models"]:
+            model["is_here"] = model["id"].startswith("demo-")
+        route.fulfill(json=choices)
+
+    page.route("**/api/v1/trainings/choices", away)
+    page.locator("#lu-nav-train").click()
+    models = page.get_by_role("combobox", name="Model")
+    expect(models.locator("option[value=demo-sdxl]")).to_have_text("Postcards (demo, SDXL layout)")
+    expect(models.locator("option[value=flux2-klein-4b]")).to_have_text("FLUX.2 klein 4B (not on this machine)")
+    models.select_option("flux2-klein-4b")
+    expect(models).to_have_accessible_description(
+        re.compile("^Learns from black-forest-labs/FLUX.2-klein-base-4B, .* It is not on this machine")
+    )
+    room = {"bytes": 6_900_000_000, "free_bytes": 50_000_000_000}
+    page.route("**/api/v1/models/sdxl-base/download", lambda route: route.fulfill(json=room))
+    models.select_option("sdxl-base")
+    expect(page.locator("#lu-train-model-note")).to_have_text(re.compile(r"downloads it first \(6.* GB\)\.$"))
+    keep(page, "train-away-dark")
+
+
+def test_undo_brings_pictures_back_and_keeps_what_came_since(open_page: OpenPage) -> None:
+    page = open_train(open_page)
+    drop(page, 2, first=60)
+    page.get_by_role("textbox", name="Caption of picture 1").fill("The first")
+    page.get_by_role("button", name="Remove picture 1").click()
+    tiles, undo = page.locator("#lu-train-pictures li"), page.get_by_role("button", name="Undo")
+    expect(tiles).to_have_count(1)
+    undo.click()
+    expect(page.get_by_role("textbox", name="Caption of picture 1")).to_have_value("The first")
+    page.get_by_role("button", name="Remove all").click()
+    expect(tiles).to_have_count(0)
+    drop(page, 3, first=70)
+    undo.click()
+    expect(tiles).to_have_count(5)
+    expect(page.get_by_role("textbox", name="Caption of picture 1")).to_have_value("The first")
+
+
+def test_a_picture_that_the_network_lost_waits_to_be_tried_again(open_page: OpenPage, keep: Keep) -> None:
+    page = open_train(open_page)
+    page.route("**/api/v1/uploads", lambda route: route.abort())
+    page.evaluate(DROP, draw_files(2, first=80))
+    again = page.get_by_role("button", name=re.compile("^Try again: zorb-8"))
+    expect(again).to_have_count(2)
+    expect(page.locator("#lu-train-pictures li").first).to_contain_text("The server does not answer.")
+    page.get_by_role("textbox", name="Caption of picture 1").fill("A zorb")
+    page.get_by_role("textbox", name="Trigger word").fill("lost")
+    page.get_by_role("button", name="Train", exact=True).click()
+    expect(page.locator('[data-message="pictures"]')).to_have_text(re.compile("^2 pictures have not come"))
+    expect(again.first).to_be_focused()
+    check_access(page)
+    keep(page, "train-not-sent-dark")
+    page.unroute_all()
+    again.first.click()
+    again.first.click()
+    expect(again).to_have_count(0)
+    expect(page.locator("#lu-train-pictures img[src*='/uploads/upload-']")).to_have_count(2)
+    expect(page.get_by_role("textbox", name="Caption of picture 1")).to_have_value("A zorb")
+
+
+def test_the_button_stays_in_sight_on_a_laptop(open_page: OpenPage, keep: Keep) -> None:
+    page = open_train(open_page, viewport={"width": 1366, "height": 768})
+    page.get_by_role("radio", name="Other things").click()
+    drop(page, 20, first=100)
+    button = page.get_by_role("button", name="Train", exact=True)
+    for place in ("0", "200", "document.querySelector('#lu-train').scrollHeight"):
+        page.evaluate(f"document.querySelector('#lu-train').scrollTop = {place}")
+        expect(button).to_be_in_viewport(ratio=1)
+    keep(page, "train-laptop-dark")
 
 
 def test_it_fits_a_phone(open_page: OpenPage, keep: Keep) -> None:

@@ -1,8 +1,9 @@
 """How trainers name the layers of FLUX.2's transformer in LoRAs: diffusers, peft, ai-toolkit, kohya, the original."""
 
 import re
-from collections.abc import Mapping
+from collections.abc import Collection, Mapping
 
+from pipelines.loras.file_names import FileNames, flatten
 from pipelines.runtime.weights.lora_spelling import Layers, Spellings
 
 TRANSFORMER = "transformer"
@@ -58,21 +59,60 @@ _OTHERS = {
     "double_stream_modulation_img.linear": "double_stream_modulation_img.lin",
     "double_stream_modulation_txt.linear": "double_stream_modulation_txt.lin",
 }
+# The original has the shift before the scale, diffusers the scale before the shift.
+_EXCHANGED = frozenset(("final_layer.adaLN_modulation.1",))
+# Layers that ComfyUI knows by the original's names alone (flux_to_diffusers in its comfy/utils.py).
+_ORIGINAL_IN_COMFYUI = ("time_guidance_embed.", "single_stream_modulation.", "double_stream_modulation_")
 _BLOCK = re.compile(r"(single_)?transformer_blocks\.(\d+)\.")
 
 
 def spell(layers: Layers) -> Spellings:
     """See `runtime.weights.lora_spelling.Spell`."""
-    own = layers[TRANSFORMER]
-    aliases: dict[str, tuple[str, ...]] = {theirs: (ours,) for ours, theirs in _OTHERS.items() if ours in own}
-    for single, number in dict.fromkeys((match[1], match[2]) for layer in own if (match := _BLOCK.match(layer))):
-        aliases |= _spell_single_block(number) if single else _spell_block(number)
-    known = {*own}
+    known = {*layers[TRANSFORMER]}
+    aliases = _name_originals(known)
+    for single, number in _list_blocks(known):
+        aliases |= {} if single else _spell_as_others(number)
     return Spellings(
         layers=layers,
         prefixes=PREFIXES,
         aliases={TRANSFORMER: {name: found for name, found in aliases.items() if known.issuperset(found)}},
+        exchanged=_EXCHANGED,
     )
+
+
+def name_for_kohya(learned: Collection[str]) -> FileNames:
+    """Returns the original's names, as kohya's trainers write them; q, k and v are one layer."""
+    return FileNames(
+        layers={flatten(name): found for name, found in _name_originals(learned).items()},
+        exchanged=frozenset(map(flatten, _EXCHANGED)),
+        network_module="networks.lora_flux_2",
+    )
+
+
+def name_for_all(learned: Collection[str]) -> FileNames:
+    """Returns diffusers' names, of which ComfyUI knows most; the others are there by the original's names, too.
+
+    The original's names alone are no choice: diffusers' reader of such LoRAs exchanges the halves of the last layer's
+    modulation. The two names of a layer never meet: each program leaves out the one that it does not know.
+    """
+    twice = {name: found for name, found in _name_originals(learned).items()
+             if found[0].startswith(_ORIGINAL_IN_COMFYUI)}  # fmt: skip
+    return FileNames(
+        layers={f"{TRANSFORMER}.{layer}": (layer,) for layer in learned}
+        | {flatten(name): found for name, found in twice.items()}
+    )
+
+
+def _name_originals(layers: Collection[str]) -> dict[str, tuple[str, ...]]:
+    """Maps the original's layers to ours, for those of which some are among `layers`."""
+    names: dict[str, tuple[str, ...]] = {theirs: (ours,) for ours, theirs in _OTHERS.items()}
+    for single, number in _list_blocks(layers):
+        names |= _spell_single_block(number) if single else _spell_block(number)
+    return {name: found for name, found in names.items() if not {*found}.isdisjoint(layers)}
+
+
+def _list_blocks(layers: Collection[str]) -> Collection[tuple[str | None, str]]:
+    return dict.fromkeys((match[1], match[2]) for layer in layers if (match := _BLOCK.match(layer)))
 
 
 def _spell_single_block(number: str) -> Mapping[str, tuple[str, ...]]:
@@ -83,10 +123,17 @@ def _spell_single_block(number: str) -> Mapping[str, tuple[str, ...]]:
 
 
 def _spell_block(number: str) -> Mapping[str, tuple[str, ...]]:
+    return {
+        f"double_blocks.{number}.{theirs}": tuple(f"transformer_blocks.{number}.{layer}" for layer in ours)
+        for ours, theirs in _OF_BLOCK.items()
+    }
+
+
+def _spell_as_others(number: str) -> Mapping[str, tuple[str, ...]]:
+    """Maps names of a block's layers that are neither the original's nor diffusers' own."""
     aliases: dict[str, tuple[str, ...]] = {}
     for ours, theirs in _OF_BLOCK.items():
         found = tuple(f"transformer_blocks.{number}.{layer}" for layer in ours)
-        aliases[f"double_blocks.{number}.{theirs}"] = found
         if theirs in _FUSED:
             aliases[f"transformer_blocks.{number}.{_FUSED[theirs]}"] = found
         if len(ours) == 1:

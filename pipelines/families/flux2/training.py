@@ -3,7 +3,7 @@
 Training does not split heads over `tp`: the module is diffusers' own, whole on every device, its batch split.
 """
 
-from collections.abc import Callable, Mapping
+from collections.abc import Callable, Collection, Mapping
 from pathlib import Path
 from typing import Any
 
@@ -20,12 +20,14 @@ from diffusers.models.transformers.transformer_flux2 import (
 from diffusers.pipelines.flux2.pipeline_flux2 import compute_empirical_mu
 from jax.sharding import Mesh, NamedSharding, PartitionSpec
 
+from pipelines.families.flux2 import loras
 from pipelines.families.flux2.attention import set_processors
 from pipelines.families.flux2.denoise import make_image_ids, make_text_ids, pack, unpack
 from pipelines.families.flux2.parts import PATCH, Parts
 from pipelines.families.flux2.references import build_reference_program
 from pipelines.families.flux2.sharding import scan_layers
 from pipelines.families.trainable import Cut, FlowLearner, Rows
+from pipelines.loras.file_names import FileNames
 from pipelines.models.catalog import Model, Shape
 from pipelines.runtime.bridge.autoencoder import split_halvings
 from pipelines.runtime.bridge.modules import TracedModule, parameters_on_meta, repeat_for_gradient
@@ -39,6 +41,12 @@ GUIDANCE = 1.0
 
 Their script, train_dreambooth_lora_flux2.py, takes 3.5 where `--guidance_scale` is left out.
 """
+# A size's heads -> what musubi-tuner and ModelSpec call it.
+_BASES = {
+    24: ("flux_2_klein_4b", "Flux.2-klein-4b"),
+    32: ("flux_2_klein_9b", "Flux.2-klein-9b"),
+    48: ("flux_2_dev", "Flux.2-dev"),
+}
 
 
 class Flux2Learner(FlowLearner):
@@ -53,6 +61,17 @@ class Flux2Learner(FlowLearner):
     def stack_layers(self, module: Any, mesh: Any) -> None:  # noqa: ARG002
         scan_layers(module)
         repeat_for_gradient(module, (Flux2TransformerBlock, Flux2SingleTransformerBlock))
+
+    def name_for_all(self, learned: Collection[str], layers: Collection[str]) -> FileNames:  # noqa: ARG002
+        return loras.name_for_all(learned)
+
+    def name_for_kohya(self, learned: Collection[str], layers: Collection[str]) -> FileNames:  # noqa: ARG002
+        return loras.name_for_kohya(learned)
+
+    def describe_base(self, folder: Path, scheduler_config: Mapping[str, Any]) -> Mapping[str, str]:  # noqa: ARG002
+        heads = read_json(folder / "transformer" / "config.json")["num_attention_heads"]
+        version, architecture = _BASES.get(heads, ("flux_2", "Flux.2"))
+        return {"ss_base_model_version": version, "modelspec.architecture": f"{architecture}/lora"}
 
     def list_cuts(self, module: Any) -> Mapping[str, Cut]:
         cuts: dict[str, Cut] = {}

@@ -3,6 +3,7 @@
 import re
 from collections.abc import Collection, Iterator, Mapping
 
+from pipelines.loras.file_names import FileNames, flatten
 from pipelines.runtime.weights.lora_spelling import Layers, Spell, Spellings
 
 UNET = "unet"
@@ -47,6 +48,17 @@ def make_spell(text_prefixes: Mapping[str, str]) -> Spell:
         return Spellings(layers=layers, prefixes=dict.fromkeys(_PREFIXES, UNET) | dict(text_prefixes), aliases=aliases)
 
     return spell
+
+
+def name_for_kohya(learned: Collection[str], layers: Collection[str], *, is_original: bool) -> FileNames:
+    """Returns the names of kohya's trainers, which are the original's or diffusers'; `layers` are all of the UNet.
+
+    Its trainer of SDXL has the original's UNet, that of Stable Diffusion 1 and 2 has diffusers'.
+    """
+    names = dict(_name_originals(layers)) if is_original else {}
+    return FileNames(
+        layers={flatten(names.get(layer, layer)): (layer,) for layer in learned}, network_module="networks.lora"
+    )
 
 
 def _name_originals(layers: Collection[str]) -> Iterator[tuple[str, str]]:

@@ -1,6 +1,6 @@
 """How models with a UNet learn: on rows of latents and of their text encoders' embeddings."""
 
-from collections.abc import Callable, Mapping
+from collections.abc import Callable, Collection, Mapping
 from pathlib import Path
 from typing import Any, cast
 
@@ -14,7 +14,9 @@ from jax.sharding import Mesh
 
 from pipelines.families import autoencoder_kl
 from pipelines.families.trainable import Cut, Denoiser, Rows
+from pipelines.families.unet.loras import name_for_kohya
 from pipelines.families.unet.parts import Parts
+from pipelines.loras.file_names import FileNames
 from pipelines.models.catalog import Model, Shape
 from pipelines.prompts.emphasis import escape
 from pipelines.runtime.bridge.modules import TracedModule, parameters_on_meta, repeat_for_gradient, scan_if_long
@@ -35,7 +37,6 @@ class UNetLearner:
     timestep_scale = 1.0
     size_multiple = 64
     prefix = "unet"
-    kohya_prefix = "lora_unet"
     vmem_share = 0.0
     compact_vmem_bytes = 12 * 2**20
     gathers_adapters = True
@@ -56,6 +57,13 @@ class UNetLearner:
                 transformer = cast(Any, one)
                 transformer.transformer_blocks = scan_if_long(transformer.transformer_blocks, at_least=_SCAN_FROM)
         repeat_for_gradient(module, _REPEATED)
+
+    def name_for_all(self, learned: Collection[str], layers: Collection[str]) -> FileNames:
+        """See `Learner`; of diffusers' names ComfyUI knows no projections of attention."""
+        return self.name_for_kohya(learned, layers)
+
+    def name_for_kohya(self, learned: Collection[str], layers: Collection[str]) -> FileNames:
+        return name_for_kohya(learned, layers, is_original=False)
 
     def list_cuts(self, module: Any) -> Mapping[str, Cut]:  # noqa: ARG002 - gates in halves are slower (plan/TRIED.md)
         return {}

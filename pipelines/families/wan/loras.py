@@ -8,6 +8,7 @@ import re
 from collections.abc import Collection, Iterator
 
 from pipelines.families.wan.parts import EXPERTS
+from pipelines.loras.file_names import FileNames, flatten
 from pipelines.runtime.weights.lora_spelling import Layers, Spellings
 
 PREFIXES = {
@@ -73,6 +74,19 @@ def spell(layers: Layers) -> Spellings:
     aliases = {component: dict(_name_originals(own)) for component, own in layers.items()}
     experts = EXPERTS if EXPERTS[1] in layers else ()
     return Spellings(layers=layers, prefixes=PREFIXES, aliases=aliases, experts=experts)
+
+
+def name_for_kohya(learned: Collection[str]) -> FileNames:
+    """Returns the original's names, as kohya's trainers write them."""
+    return FileNames(
+        layers={flatten(name): found for name, found in _name_originals(learned)},
+        network_module="networks.lora_wan",
+    )
+
+
+def name_for_all(learned: Collection[str]) -> FileNames:
+    """Returns the original's names behind ComfyUI's prefix, which diffusers converts; ComfyUI knows no others."""
+    return FileNames(layers={f"diffusion_model.{name}": found for name, found in _name_originals(learned)})
 
 
 def _name_originals(layers: Collection[str]) -> Iterator[tuple[str, tuple[str, ...]]]:

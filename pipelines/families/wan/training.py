@@ -3,7 +3,7 @@
 Only text to video is trained; models that take a first picture as further channels are refused.
 """
 
-from collections.abc import Callable, Mapping
+from collections.abc import Callable, Collection, Mapping
 from pathlib import Path
 from typing import Any, cast
 
@@ -16,12 +16,14 @@ from jax.sharding import Mesh, NamedSharding, PartitionSpec
 
 from pipelines.errors import ModelError
 from pipelines.families.trainable import Denoiser, FlowLearner, Rows
+from pipelines.families.wan import loras
 from pipelines.families.wan.attention import RotaryAttention
 from pipelines.families.wan.causal import encode_frames
 from pipelines.families.wan.convolutions import split_convolutions
 from pipelines.families.wan.decode import read_statistics
 from pipelines.families.wan.parts import EXPERTS, Parts
 from pipelines.families.wan.tokens import EvenTokens
+from pipelines.loras.file_names import FileNames
 from pipelines.messages import say
 from pipelines.models.catalog import Model, Shape
 from pipelines.runtime.bridge.modules import SCAN_FROM, TracedModule, parameters_on_meta, repeat_for_gradient
@@ -74,6 +76,15 @@ class WanLearner(FlowLearner):
         if len(module.blocks) >= SCAN_FROM:
             module.blocks = EvenTokens(module.blocks, mesh=mesh)
         repeat_for_gradient(module, (WanTransformerBlock,))
+
+    def name_for_all(self, learned: Collection[str], layers: Collection[str]) -> FileNames:  # noqa: ARG002
+        return loras.name_for_all(learned)
+
+    def name_for_kohya(self, learned: Collection[str], layers: Collection[str]) -> FileNames:  # noqa: ARG002
+        return loras.name_for_kohya(learned)
+
+    def describe_base(self, folder: Path, scheduler_config: Mapping[str, Any]) -> Mapping[str, str]:  # noqa: ARG002
+        return {"ss_base_model_version": "wan", "modelspec.architecture": "wan2.1/lora"}
 
     def find_shift(self, model: Model, folder: Path, shape: Shape) -> float:
         config = read_json(folder / "scheduler" / "scheduler_config.json")

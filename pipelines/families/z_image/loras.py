@@ -1,8 +1,9 @@
 """How trainers name the layers of Z-Image's transformer in LoRAs: diffusers, peft, kohya's, and the original."""
 
 import re
-from collections.abc import Mapping
+from collections.abc import Collection, Mapping
 
+from pipelines.loras.file_names import FileNames, flatten
 from pipelines.runtime.weights.lora_spelling import Layers, Spellings
 
 TRANSFORMER = "transformer"
@@ -51,3 +52,13 @@ def spell(layers: Layers) -> Spellings:
         prefixes=PREFIXES,
         aliases={TRANSFORMER: {name: found for name, found in aliases.items() if known.issuperset(found)}},
     )
+
+
+def name_for_kohya(learned: Collection[str]) -> FileNames:
+    """Returns diffusers' names as kohya's trainers write them, whose own model has those within blocks."""
+    return FileNames(layers={flatten(layer): (layer,) for layer in learned}, network_module="networks.lora_zimage")
+
+
+def name_for_all(learned: Collection[str]) -> FileNames:
+    """Returns diffusers' names, all of which ComfyUI knows."""
+    return FileNames(layers={f"{TRANSFORMER}.{layer}": (layer,) for layer in learned})

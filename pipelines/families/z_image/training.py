@@ -3,7 +3,7 @@
 Captions keep their own lengths, as diffusers gives them to the module: embeddings are zeros behind a prompt's words.
 """
 
-from collections.abc import Callable, Mapping
+from collections.abc import Callable, Collection, Mapping
 from pathlib import Path
 from typing import Any
 
@@ -15,10 +15,11 @@ from jax.sharding import Mesh
 
 from pipelines.families import autoencoder_kl
 from pipelines.families.trainable import FlowLearner, Rows
-from pipelines.families.z_image import tokens
+from pipelines.families.z_image import loras, tokens
 from pipelines.families.z_image.denoise import find_mu
 from pipelines.families.z_image.load import build_transformer, scan_layers
 from pipelines.families.z_image.parts import PATCH, Parts, count_pixels
+from pipelines.loras.file_names import FileNames
 from pipelines.models.catalog import Model, Shape
 from pipelines.recipes.schedulers import read_shift
 from pipelines.runtime.bridge.modules import TracedModule, repeat_for_gradient
@@ -36,6 +37,15 @@ class ZImageLearner(FlowLearner):
     def stack_layers(self, module: Any, mesh: Any) -> None:  # noqa: ARG002
         scan_layers(module)
         repeat_for_gradient(module, (ZImageTransformerBlock,))
+
+    def name_for_all(self, learned: Collection[str], layers: Collection[str]) -> FileNames:  # noqa: ARG002
+        return loras.name_for_all(learned)
+
+    def name_for_kohya(self, learned: Collection[str], layers: Collection[str]) -> FileNames:  # noqa: ARG002
+        return loras.name_for_kohya(learned)
+
+    def describe_base(self, folder: Path, scheduler_config: Mapping[str, Any]) -> Mapping[str, str]:  # noqa: ARG002
+        return {"ss_base_model_version": "z_image", "modelspec.architecture": "Z-Image/lora"}
 
     def find_shift(self, model: Model, folder: Path, shape: Shape) -> float:  # noqa: ARG002
         config = read_json(folder / "scheduler" / "scheduler_config.json")

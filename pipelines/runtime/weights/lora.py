@@ -1,9 +1,9 @@
 """Turns a LoRA file into updates of a model's own weights.
 
 Each layer of the file is read on its own: its name is looked up among the model's layers (lora_spelling.py), its parts
-become an update (lora_build.py) at the scale that its trainer meant, which an alpha tensor or the header says
-(pipelines/loras/settings.py). What the model has no use for is left out and named in a note; a file that is damaged, or
-for another model, is refused.
+become an update (lora_build.py) at the scale that its trainer meant, which an alpha tensor, the header, or a file of
+peft's beside it says (pipelines/loras/settings.py). What the model has no use for is left out and named in a note; a
+file that is damaged, or for another model, is refused.
 Not here: which files there are (pipelines/loras/files.py), adding updates to weights (lora_merge.py).
 """
 
@@ -16,7 +16,7 @@ from safetensors import SafetensorError, safe_open
 
 from pipelines.errors import ModelError
 from pipelines.loras.files import HIGH, LOW, TITLE, LoraFile
-from pipelines.loras.settings import Settings, read_settings
+from pipelines.loras.settings import ADAPTER_CONFIG, Settings, find_adapter_config, read_settings
 from pipelines.loras.tensors import EMBEDDINGS, OTHER_KINDS, split_name
 from pipelines.messages import Message, english, say
 from pipelines.models.catalog import Model
@@ -26,13 +26,15 @@ from pipelines.runtime.weights.lora_build import (
     MODULATION,
     WEIGHT,
     HalfError,
+    JointLengthsError,
     MisfitError,
     Parts,
     build,
     deal_out,
+    exchange_halves,
     find_rank,
 )
-from pipelines.runtime.weights.lora_spelling import Layers, Spellings
+from pipelines.runtime.weights.lora_spelling import PEFT, Layers, Spellings
 from pipelines.runtime.weights.lora_update import Update
 from pipelines.runtime.weights.resolve import split_layers
 
@@ -118,7 +120,14 @@ def read_updates(
         if found is None:
             continue
         component, modules = found
-        reader = _LayerReader(file=file, model=model, name=layer, parts=contents.layers[layer], modules=modules)
+        reader = _LayerReader(
+            file=file,
+            model=model,
+            name=layer,
+            parts=contents.layers[layer],
+            modules=modules,
+            is_exchanged=spellings.is_exchanged(layer),
+        )
         factor = reader.find_factor()
         if factor is None:
             factor = reader.ask_header(contents.settings, component)
@@ -162,7 +171,7 @@ def _read(file: LoraFile) -> _Contents:
 
     try:
         with safe_open(file.path, "pt") as stored:
-            contents = _Contents(settings=read_settings(stored.metadata() or {}))
+            contents = _Contents(settings=read_settings(stored.metadata() or {}, find_adapter_config(file.path)))
             for name in stored.keys():  # noqa: SIM118 - no dict
                 split = split_name(name)
                 if split is None or name.startswith(EMBEDDINGS):
@@ -209,16 +218,21 @@ class _LayerReader:
     name: str
     parts: Parts
     modules: Sequence[str]
+    is_exchanged: bool
 
     def find_factor(self) -> float | None:
-        """Returns alpha over rank as its alpha tensor says; None without one."""
+        """Returns alpha over rank as its alpha tensor says; None without one.
+
+        An alpha of 0 stands for the rank, as in kohya's trainers and LyCORIS, which write these tensors.
+        """
         alpha = self.parts.get("alpha")
         if alpha is None:
             return None
         if alpha.size != 1:
             raise _unreadable(self.file, say("the alpha of {name} is not one number", name=f"{self.name:.120}"))
         rank = find_rank(self.parts)
-        return float(alpha.reshape(())) / rank if rank else 1.0
+        value = float(alpha.reshape(()))
+        return value / rank if rank and value else 1.0
 
     def ask_header(self, settings: Settings, component: str) -> float:
         """Returns alpha over rank as the header says; 1 where it does not."""
@@ -237,12 +251,25 @@ class _LayerReader:
         whole = {ending: (sum(shape[0] for shape in own), *own[0][1:]) for ending, own in shapes.items()}
         updates: dict[str, Update] = {}
         try:
-            for ending, update in build(self.parts, whole, factor=factor, scale=scale).items():
+            for ending, found in build(self.parts, whole, factor=factor, scale=scale).items():
+                update = exchange_halves(found, whole[ending][0]) if self.is_exchanged else found
                 names = (_name(module, ending) for module in self.modules)
                 updates |= zip(names, deal_out(update, shapes[ending]), strict=True)
         except HalfError as error:
             raise _unreadable(
                 self.file, say("of {module} it holds only one half", module=f"{self.name:.120}")
+            ) from error
+        except JointLengthsError as error:
+            raise ModelError(
+                say(
+                    "The LoRA {ref} cannot be applied: {module} is a DoRA whose lengths are those of the columns of "
+                    "{count} layers together.",
+                    ref=self.file.ref,
+                    module=f"{self.name:.120}",
+                    count=len(self.modules),
+                ),
+                advice=say("Its author may offer one with lengths of rows (wd_on_output), or a LoRA without DoRA."),
+                title=TITLE,
             ) from error
         except MisfitError as error:
             name = f"{component}.{self.modules[0]}.weight"
@@ -297,11 +324,33 @@ def _write_notes(
             names=names,
         )
     factor, _ = factors.most_common(1)[0] if factors else (1.0, 0)
-    if factor != 1:
+    if factor != 1 and contents.settings.is_beside:
+        yield say(
+            "LoRA {ref}: {file} beside it says alpha and rank, so it counts {factor} times its strength.",
+            ref=ref,
+            file=ADAPTER_CONFIG,
+            factor=f"{factor:g}",
+        )
+    elif factor != 1:
         yield say(
             "LoRA {ref}: its header says alpha and rank, so it counts {factor} times its strength.",
             ref=ref,
             factor=f"{factor:g}",
+        )
+    elif factors and not contents.settings.has_alpha and any(PEFT in layer for layer in contents.layers):
+        yield say(
+            "LoRA {ref}: it says no alpha, which peft keeps in {file} beside its file; it counts as if alpha were its "
+            "rank.",
+            ref=ref,
+            file=ADAPTER_CONFIG,
+        )
+    zeros = [layer for layer, parts in contents.layers.items() if "alpha" in parts and not parts["alpha"].any()]
+    if zeros:
+        yield say(
+            "LoRA {ref}: in {count} of its layers alpha is 0, which is read as the rank, as its trainer does: {names}.",
+            ref=ref,
+            count=len(zeros),
+            names=_list_names(zeros),
         )
 
 

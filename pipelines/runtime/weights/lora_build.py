@@ -16,6 +16,7 @@ from pipelines.runtime.weights.lora_update import (
     Decomposed,
     Delta,
     Difference,
+    ExchangedHalves,
     Hadamard,
     Kronecker,
     LowRank,
@@ -32,6 +33,10 @@ MODULATION = "scale_shift_table"  # of a block of a transformer; the few-step Lo
 
 class HalfError(Exception):
     """A part without the one that belongs to it."""
+
+
+class JointLengthsError(Exception):
+    """A DoRA of several weights, whose lengths of columns are taken over the rows of all of them together."""
 
 
 class MisfitError(Exception):
@@ -142,12 +147,12 @@ def _decompose(delta: Delta, parts: Parts, shape: tuple[int, ...]) -> Update:
 def deal_out(update: Update, shapes: Sequence[tuple[int, ...]]) -> list[Update]:
     """Deals the rows of an update out to the weights of these shapes, in order.
 
-    Raises MisfitError for a DoRA of columns, which takes its lengths over all rows together.
+    Raises JointLengthsError for a DoRA of columns: a weight is changed without sight of the others.
     """
     if len(shapes) == 1:
         return [update]
     if isinstance(update, Decomposed) and update.of_columns:
-        raise MisfitError(update.shape)
+        raise JointLengthsError
     dealt: list[Update] = []
     start = 0
     for shape in shapes:
@@ -158,6 +163,15 @@ def deal_out(update: Update, shapes: Sequence[tuple[int, ...]]) -> list[Update]:
             dealt.append(SomeRows(whole=cast(Delta, update), start=start))
         start += shape[0]
     return dealt
+
+
+def exchange_halves(update: Update, rows: int) -> Update:
+    """Returns an update of which the first half of the `rows` and the second one change places."""
+    if not isinstance(update, Decomposed):
+        return ExchangedHalves(whole=cast(Delta, update), rows=rows)
+    delta = ExchangedHalves(whole=update.delta, rows=rows)
+    magnitude = update.magnitude if update.of_columns else np.roll(update.magnitude, rows // 2)
+    return Decomposed(delta=delta, magnitude=magnitude, shape=update.shape, of_columns=update.of_columns)
 
 
 def _take(parts: Parts, name: str) -> np.ndarray:

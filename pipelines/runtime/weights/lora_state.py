@@ -14,6 +14,7 @@ import jax
 
 from pipelines.errors import ModelError
 from pipelines.loras.files import TITLE, LoraFile, get_lora
+from pipelines.loras.settings import find_adapter_config
 from pipelines.messages import Message, say
 from pipelines.models.catalog import Model
 from pipelines.recipes.recipe import Lora
@@ -27,16 +28,20 @@ from pipelines.stages import OnProgress, Progress
 
 
 class Identity(NamedTuple):
-    """A file as it was when it was read, the scale, and the expert that it was chosen for ("": as the file says)."""
+    """A file as it was when it was read, the scale, and the expert that it was chosen for ("": as the file says).
+
+    `config_mtime_ns` is of peft's description beside it, which says its scale; 0 without one.
+    """
 
     path: Path
     mtime_ns: int
     size: int
     scale: float
     expert: str
+    config_mtime_ns: int
 
 
-_LOST = (Identity(Path(), -1, -1, 0.0, ""),)
+_LOST = (Identity(Path(), -1, -1, 0.0, "", 0),)
 
 
 class LoraState:
@@ -151,4 +156,6 @@ def refuse_on_text_encoder(touching: Collection[Identity]) -> None:
 
 def _identify(file: LoraFile, lora: Lora) -> Identity:
     status = file.path.stat()
-    return Identity(file.path, status.st_mtime_ns, status.st_size, lora.scale, lora.expert or "")
+    config = find_adapter_config(file.path)
+    changed = config.stat().st_mtime_ns if config is not None else 0
+    return Identity(file.path, status.st_mtime_ns, status.st_size, lora.scale, lora.expert or "", changed)

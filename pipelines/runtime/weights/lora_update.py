@@ -113,6 +113,27 @@ class SomeRows(_Plain):
 
 
 @dataclass(frozen=True, kw_only=True, eq=False)
+class ExchangedHalves(_Plain):
+    """An update whose `rows` the file holds the other way round: the second half first."""
+
+    whole: Delta
+    rows: int
+
+    def compute(self, index: Index) -> np.ndarray:
+        rows, *rest = index
+        half = self.rows // 2
+        parts = [
+            self.whole.compute((slice(start + shift, stop + shift), *rest))
+            for start, stop, shift in (
+                (rows.start, min(rows.stop, half), half),
+                (max(rows.start, half), rows.stop, -half),
+            )
+            if start < stop
+        ]
+        return np.concatenate(parts)
+
+
+@dataclass(frozen=True, kw_only=True, eq=False)
 class Decomposed:
     """A DoRA: the weight with `delta` added is brought to the length `magnitude`, row by row or column by column.
 

@@ -1,7 +1,7 @@
 """LoRA layers in an unmodified diffusers module, by peft: which layers get one, their first values, their names.
 
-peft puts its own layers around the module's before it is traced, so that a training computes what peft computes, and
-the names in a file are those that diffusers and ComfyUI read. Not here: writing files (export.py).
+peft puts its own layers around the module's before it is traced, so that a training computes what peft computes.
+Not here: writing files, and what the layers are called there (export.py).
 """
 
 import re

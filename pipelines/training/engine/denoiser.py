@@ -28,6 +28,7 @@ from pipelines.runtime.devices import hosts
 from pipelines.runtime.devices.memory import find_limit
 from pipelines.runtime.devices.sharding import STACK, Rules
 from pipelines.runtime.weights.components import choose_dtype, load_component
+from pipelines.runtime.weights.resolve import split_layers
 from pipelines.runtime.weights.single_file import StoredComponent
 from pipelines.stages import OnProgress
 from pipelines.training.engine import pieces, placement
@@ -72,6 +73,17 @@ class LearningModule:
     module: TracedModule
     config: LoraConfig | None
     shapes: Mapping[str, tuple[int, ...]]
+
+    @property
+    def layers(self) -> list[str]:
+        """The module's own layers, named as in checkpoints."""
+        names = (
+            name_in_checkpoint(name)
+            for parameter, shape in self.module.parameter_shapes().items()
+            if not is_lora(parameter)
+            for name in split_layers(parameter, shape)
+        )
+        return [*dict.fromkeys(name.rpartition(".")[0] for name in names)]
 
     @property
     def frozen_names(self) -> list[str]:

@@ -171,7 +171,7 @@ class Learning:
                 self._write_model(values, target)
             else:
                 export.write_lora(
-                    target, values, config=built.config, learner=self.origin.learner,
+                    target, values, config=built.config, learner=self.origin.learner, layers=built.layers,
                     facts=self._describe_file(name, steps=int(state.step)), settings=self.settings,
                 )  # fmt: skip
         hosts.wait("what was learnt is written")
@@ -207,13 +207,18 @@ class Learning:
         return f"{self.checked.name}{self.denoiser.ending}"
 
     def _describe_file(self, name: str, *, steps: int) -> dict[str, str]:
+        shape = self.origin.model.default_shape
+        default = f"{shape.width}x{shape.height}"
         shown = {"rank", "alpha", "learning_rate", "optimizer", "lr_scheduler", "resolution", "seed", "snr_gamma",
                  "noise_offset", "sigmas", "shift", "trigger", "caption_dropout", "random_flip"}  # fmt: skip
         return {
             "ss_output_name": name,
             "ss_base_model": self.origin.model.id,
+            **self.origin.learner.describe_base(self.origin.folder, self.scheduler_config),
+            "modelspec.sai_model_spec": "1.0.0",
+            "modelspec.implementation": "diffusers",
             "modelspec.title": name,
-            "modelspec.architecture": f"{self.origin.model.family}/lora",
+            "modelspec.resolution": f"{side}x{side}" if (side := self.settings.resolution) else default,
             **({"modelspec.trigger_phrase": self.settings.trigger} if self.settings.trigger else {}),
             "lumesh_training": json.dumps(
                 {"steps": steps, "pictures": len(self.checked.examples)}

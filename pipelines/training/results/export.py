@@ -1,12 +1,13 @@
 """What a training leaves: one LoRA file, or a diffusers folder with a model card.
 
-Both are read by diffusers, ComfyUI and the studio. Nothing in them depends on when or how often the training was
-interrupted, so the same training writes the same bytes.
+Which names a LoRA file has, and so which programs read it, the family and `lora_format` say: by default diffusers,
+ComfyUI and the studio read all of it. The folder is for diffusers and the studio. Nothing in either depends on when or
+how often the training was interrupted, so the same training writes the same bytes.
 """
 
 import json
 import shutil
-from collections.abc import Mapping
+from collections.abc import Collection, Mapping, Sequence
 from pathlib import Path
 from typing import Any
 
@@ -19,10 +20,14 @@ from safetensors.torch import save
 from pipelines.errors import LumeshError
 from pipelines.families.trainable import Learner
 from pipelines.files.whole import write_whole
+from pipelines.loras.file_names import FileNames
 from pipelines.messages import say
 from pipelines.runtime.weights.resolve import split_layers
 from pipelines.training.engine.adapters import name_in_file, read_config
 from pipelines.training.settings import TrainingSettings
+
+Pair = tuple[np.ndarray, np.ndarray]
+"""A layer's down (rank, in[, height, width]) and up (out, rank[, 1, 1])."""
 
 
 class NotFiniteError(LumeshError):
@@ -44,20 +49,29 @@ def write_lora(
     *,
     config: LoraConfig,
     learner: Learner,
+    layers: Collection[str],
     facts: dict[str, str],
     settings: TrainingSettings,
 ) -> None:
-    """Writes LoRA weights, named as in the traced module, in bf16. Raises NotFiniteError."""
+    """Writes LoRA weights, named as in the traced module with all its `layers`, in bf16. Raises NotFiniteError."""
     _check_finite(values)
-    layers = {name_in_file(name): value for name, value in split_stacks(values).items()}
-    if settings.lora_format == "kohya":
-        tensors = _spell_as_kohya(layers, learner.kohya_prefix, alpha=settings.alpha or settings.rank)
-        metadata = {"ss_network_module": "networks.lora", "ss_network_dim": str(settings.rank),
-                    "ss_network_alpha": f"{settings.alpha or settings.rank:g}"}  # fmt: skip
-    else:
-        tensors = {f"{learner.prefix}.{name}": _to_bf16(value) for name, value in layers.items()}
+    pairs = _pair({name_in_file(name): value for name, value in split_stacks(values).items()})
+    alpha = settings.alpha or settings.rank
+    metadata = {"format": "pt"}
+    if settings.lora_format == "diffusers":
+        names = FileNames(layers={f"{learner.prefix}.{layer}": (layer,) for layer in pairs})
         described = {f"{learner.prefix}.{name}": value for name, value in read_config(config).items()}
-        metadata = {"format": "pt", "lora_adapter_metadata": json.dumps(described, indent=2, sort_keys=True)}
+        metadata["lora_adapter_metadata"] = json.dumps(described, indent=2, sort_keys=True)
+    elif settings.lora_format == "kohya":
+        names = learner.name_for_kohya(pairs, layers)
+    else:
+        names = learner.name_for_all(pairs, layers)
+    if names.network_module:
+        metadata = {"ss_network_module": names.network_module, "ss_network_dim": str(settings.rank),
+                    "ss_network_alpha": f"{alpha:g}"}  # fmt: skip
+    elif settings.lora_format != "diffusers":  # only diffusers reads a header's alpha, so it is in the values
+        pairs = {layer: (down, up * np.float32(alpha / settings.rank)) for layer, (down, up) in pairs.items()}
+    tensors = _name_tensors(pairs, names, alpha=alpha)
     file.parent.mkdir(parents=True, exist_ok=True)
     write_whole(file, _sort_header(save(dict(sorted(tensors.items())), metadata=metadata | facts)))
 
@@ -70,14 +84,46 @@ def _sort_header(content: bytes) -> bytes:
     return len(header).to_bytes(8, "little") + header + content[8 + length :]
 
 
-def _spell_as_kohya(layers: Mapping[str, np.ndarray], prefix: str, *, alpha: float) -> dict[str, torch.Tensor]:
-    tensors: dict[str, torch.Tensor] = {}
-    for name, value in layers.items():
+def _pair(tensors: Mapping[str, np.ndarray]) -> dict[str, Pair]:
+    """Puts the tensors of peft's names together: layer -> its pair."""
+    halves: dict[str, dict[str, np.ndarray]] = {}
+    for name, value in tensors.items():
         layer, _, half = name.removesuffix(".weight").rpartition(".lora_")
-        spelt = f"{prefix}_{layer.replace('.', '_')}"
-        tensors[f"{spelt}.lora_{'down' if half == 'A' else 'up'}.weight"] = _to_bf16(value)
-        tensors[f"{spelt}.alpha"] = torch.tensor(float(alpha))
+        halves.setdefault(layer, {})[half] = value
+    return {layer: (both["A"], both["B"]) for layer, both in halves.items()}
+
+
+def _name_tensors(pairs: Mapping[str, Pair], names: FileNames, *, alpha: float) -> dict[str, torch.Tensor]:
+    down_name, up_name = ("lora_down", "lora_up") if names.network_module else ("lora_A", "lora_B")
+    tensors: dict[str, torch.Tensor] = {}
+    for name, layers in names.layers.items():
+        parts = [pairs.get(layer) for layer in layers]
+        down, up = _join(parts)
+        if name in names.exchanged:
+            up = np.roll(up, len(up) // 2, axis=0)
+        tensors |= {f"{name}.{down_name}.weight": _to_bf16(down), f"{name}.{up_name}.weight": _to_bf16(up)}
+        if names.network_module:  # a pair of several has the rank of all, so that its alpha is all of theirs
+            tensors[f"{name}.alpha"] = torch.tensor(float(alpha) * sum(part is not None for part in parts))
     return tensors
+
+
+def _join(parts: Sequence[Pair | None]) -> Pair:
+    """Returns one pair that changes the rows of several layers just as theirs do; None is a layer without one.
+
+    Their downs lie upon each other, and each layer's rows of the up look at its own part of them.
+    """
+    if len(parts) == 1 and parts[0] is not None:
+        return parts[0]
+    given = [part for part in parts if part is not None]
+    rows, ranks = len(given[0][1]), [len(down) for down, _ in given]  # q, k and v have as many rows as each other
+    up = np.zeros((rows * len(parts), sum(ranks)), np.float32)
+    column = 0
+    for number, part in enumerate(parts):
+        if part is not None:
+            width = len(part[0])
+            up[rows * number : rows * (number + 1), column : column + width] = part[1]
+            column += width
+    return np.concatenate([down for down, _ in given]), up
 
 
 def write_model(

@@ -34,9 +34,8 @@ def check_targets(results: Iterable[Path], output: Path, data_dir: Path, name: s
     for result in results:
         target = find_target(result, data_dir, name)
         if os.path.lexists(target) and not _is_own(target, result, output):
-            raise RecipeError(
-                {"name": english(f"{target} is there already, and is not of this training; choose another --name")}
-            )
+            taken = f"{target} is there already, and is not of this training"
+            raise RecipeError({"name": english(f"{taken}; choose another --name, or move it away")})
 
 
 def install(result: Path, output: Path, data_dir: Path, name: str) -> Path:

@@ -81,6 +81,12 @@ class TrainingSavedEvent(Event):
     step: int = eg(100)
 
 
+class TrainingDeletedEvent(Event):
+    """A training was deleted, and its job is hidden in the queue's list."""
+
+    kind: Literal["training.deleted"]
+
+
 class QueueEvent(Event):
     """The order, pause or list of the owner's jobs changed: read them anew."""
 
@@ -128,6 +134,7 @@ KINDS: tuple[type[Event], ...] = (
     TrainingStepEvent,
     TrainingSampleEvent,
     TrainingSavedEvent,
+    TrainingDeletedEvent,
     QueueEvent,
     OutputsEvent,
     GridEvent,

@@ -81,6 +81,7 @@ class LoraFile(Answer):
     expert: str | None = eg(None)
     size: int = eg(46_138_992)
     models: list[str] = eg(["demo-sdxl", "sdxl-base"])
+    may_delete: bool = eg(True)
 
 
 class UnusableLora(Answer):

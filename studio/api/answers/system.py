@@ -226,6 +226,7 @@ class Caches(Answer):
     programs: Cache
     plans: Cache
     layouts: Cache
+    trainings: Cache
 
 
 class ClearedCache(Answer):

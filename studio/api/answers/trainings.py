@@ -6,6 +6,13 @@ from studio.api.answers.library import UPLOAD
 from studio.jobs.training import Strength
 
 
+class QueuedTraining(Answer):
+    """A training that was queued; `name` is what its LoRA will be called."""
+
+    id: str = eg(JOB)
+    name: str = eg("zorb")
+
+
 class TrainingNumbers(Answer):
     """What a training does: updates of the weights, width of the LoRA's matrices, peak learning rate."""
 
@@ -22,9 +29,13 @@ class Taking(Answer):
 
 
 class TrainingTaking(Taking):
-    """What a training will take; null: no such training of this model was measured here yet."""
+    """What a training will take; null: no training of this model was measured here yet.
+
+    `is_about`: no such training was, but one with twins in place of one without, or the steps of one that was paused.
+    """
 
     step_s: float | None = eg(0.35)
+    is_about: bool = eg(False)
 
 
 class TrainingStrength(TrainingNumbers, TrainingTaking):
@@ -41,10 +52,16 @@ class TrainingPrior(Answer):
 
 
 class LearningModel(Answer):
-    """A model that can learn, with the numbers behind each strength."""
+    """A model that can learn, with the numbers behind each strength.
+
+    `starts_from` is the repository whose weights learn in its place; `is_here`: all that a training loads is on this
+    machine.
+    """
 
     id: str = eg("demo-sdxl")
     title: str = eg("Postcards")
+    is_here: bool = eg(True)
+    starts_from: str | None = eg(None)
     strengths: dict[Strength, TrainingStrength]
     prior: TrainingPrior
 
@@ -106,6 +123,8 @@ class Training(TrainingLine):
     """A training with all that is known of it."""
 
     pictures: list[TrainingPicture]
+    preserve: bool = eg(True)
+    prior_prompts: list[str] = eg(["A lighthouse at dusk"])
     sample_prompts: list[str] = eg(["A zorb by the sea"])
     points: list[TrainingPoint]
     samples: list[TrainingSample]

@@ -1,6 +1,6 @@
 """Example requests for trainings."""
 
-from studio.api.examples.example import get, post
+from studio.api.examples.example import Example, get, post
 from studio.api.examples.things import PAUSED, TRAINING, TRAINING_RUNS, UPLOAD
 
 EXAMPLES = (
@@ -22,6 +22,12 @@ EXAMPLES = (
     get("/api/v1/trainings/{job_id}", "Look at a training", url=f"/api/v1/trainings/{TRAINING}"),
     post("/api/v1/trainings/{job_id}/pause", "Pause a training", url=f"/api/v1/trainings/{TRAINING_RUNS}/pause"),
     post("/api/v1/trainings/{job_id}/continue", "Let a training go on", url=f"/api/v1/trainings/{PAUSED}/continue"),
+    Example(
+        method="DELETE",
+        path="/api/v1/trainings/{job_id}",
+        url=f"/api/v1/trainings/{PAUSED}",
+        summary="Delete a training, but not its LoRA",
+    ),
     get(
         "/api/v1/trainings/{job_id}/samples/{step}/{number}",
         "See a sample",

@@ -1,8 +1,9 @@
 """Limits the bodies of requests before any route reads them: their size, their number, their time, their values.
 
-A body has 1 MB, and more for routes that take files; bytes are counted as they arrive, whatever the headers claim. Of
-large bodies a client may have a few under way, so that their memory is bounded: others wait unread. A body that stops
-arriving is given up. JSON that holds too many values is refused before anything describes them (pipelines/modest.py).
+A body has 1 MB, and more for routes that take files or the captions of a training; bytes are counted as they arrive,
+whatever the headers claim. Of large bodies a client may have a few under way, so that their memory is bounded: others
+wait unread. A body that stops arriving is given up. JSON that holds too many values is refused before anything
+describes them (pipelines/modest.py).
 Not here: connections that never become a request (api/connections.py).
 """
 
@@ -25,11 +26,15 @@ from studio.access.limits import RateError
 from studio.access.networks import find_network
 from studio.access.people import LOCAL_OWNER, PERSON, Person
 from studio.api.errors import answer_error, make_error
+from studio.jobs.training import MAX_CAPTION_CHARS, MAX_PICTURES, MAX_PRIOR_PROMPTS
 from studio.library.loras import MAX_BYTES as MAX_LORA_BYTES
 from studio.library.models import MAX_BYTES as MAX_MODEL_BYTES
 
 MAX_BYTES = 1_000_000
 MAX_FILE_BYTES = 21_000_000  # the largest file that a route takes has 20 MB, with a form around it
+LETTER_BYTES = 6  # of most languages' letters, escaped as \uXXXX; any letter has at most four in UTF-8
+MAX_TRAINING_BYTES = MAX_BYTES + (MAX_PICTURES + MAX_PRIOR_PROMPTS) * MAX_CAPTION_CHARS * LETTER_BYTES
+TRAININGS_PATH = "/api/v1/trainings"
 LORAS_PATH = "/api/v1/loras"
 MODELS_PATH = "/api/v1/models"
 FILE_PATHS = re.compile(r"(/api/v1/(uploads|recipes/read|presets/import|presets/check)|/v1/images/edits)$")
@@ -90,7 +95,11 @@ class LimitedSize:
             await refusal(scope, receive_nothing, send)
             return
         body = b"".join(message.get("body", b"") for message in messages)
-        problem = _find_excess(body, limit=MAX_WORDS if path.startswith(WORDS_PATH) else MAX_VALUES)
+        values = MAX_WORDS if path.startswith(WORDS_PATH) else MAX_VALUES
+        if len(body) > LARGE_BYTES:
+            problem = await asyncio.to_thread(_find_excess, body, limit=values)
+        else:
+            problem = _find_excess(body, limit=values)
         if problem is not None:
             refusal = make_error(422, title=problem.title, detail=problem.detail, fields=problem.fields, path=path)
             await refusal(scope, receive_nothing, send)
@@ -212,4 +221,6 @@ def _find_limit(path: str) -> int:
         return MAX_LORA_BYTES
     if path == MODELS_PATH:
         return MAX_MODEL_BYTES
+    if path == TRAININGS_PATH:
+        return MAX_TRAINING_BYTES
     return MAX_FILE_BYTES if FILE_PATHS.match(path) else MAX_BYTES

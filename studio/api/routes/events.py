@@ -39,8 +39,8 @@ def stream_events(
     """Streams server-sent events: `id`, `event` (kind), `data` (JSON with `id`, `kind`, `job_id`, `at`, the change).
 
     Kinds: job.queued, job.phase, job.step, job.preview, job.done, job.failed (its `state` may be interrupted),
-    job.cancelled, job.paused, training.step (a point of its curve), training.sample, training.saved, queue.changed
-    (your order, pause or list changed: read your jobs anew), outputs.changed (some were
+    job.cancelled, job.paused, training.step (a point of its curve), training.sample, training.saved,
+    training.deleted, queue.changed (your order, pause or list changed: read your jobs anew), outputs.changed (some were
     marked, thrown away, restored or deleted), grid.done (all cells of a grid have ended; `grid` has its sheet as
     `output`), engine.state. Without `after` the stream starts with the next event.
     """

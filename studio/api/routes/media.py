@@ -86,9 +86,15 @@ def get_thumb(output_id: str, visit: Visitor, if_none_match: IfNoneMatch = None)
     return send_file(find_output_file(visit, output, output.thumb), if_none_match=if_none_match)
 
 
-def send_file(file: Path, *, if_none_match: str | None, headers: Mapping[str, str] = FOREVER) -> Response:
-    """Sends a file that never changes unless `headers` say otherwise; 304 if the client has it already."""
-    response = FileResponse(file, stat_result=file.stat(), headers={**name_content(file.name, "inline"), **headers})
+def send_file(
+    file: Path, *, if_none_match: str | None, headers: Mapping[str, str] = FOREVER, media_type: str | None = None
+) -> Response:
+    """Sends a file that never changes unless `headers` say otherwise; 304 if the client has it already.
+
+    Without a `media_type` it is that of the file's ending.
+    """
+    named = {**name_content(file.name, "inline"), **headers}
+    response = FileResponse(file, stat_result=file.stat(), headers=named, media_type=media_type)
     if if_none_match == response.headers["etag"]:
         return Response(status_code=304, headers={"ETag": response.headers["etag"], **headers})
     return response

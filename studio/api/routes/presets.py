@@ -198,7 +198,7 @@ def fetch_loras(preset_id: str, visit: Visitor) -> dict[str, Any]:
     GET /api/v1/models/files says how far they are, under `arrivals`. 422 where the preset does not say where they are.
     """
     preset = visit.get_preset(preset_id).preset
-    require_operator(visit, say("Only admins add and delete LoRAs."))
+    require_operator(visit, say("Only admins add LoRAs."))
     studio = visit.studio
     lacking = gallery.list_lacking(preset, studio.catalog)
     arrivals: list[dict[str, Any]] = []

@@ -23,9 +23,10 @@ from pipelines.runtime.kernels import switches
 from studio import VERSION
 from studio.api.answers import system as system_answers
 from studio.api.visitor import Visitor, only_operators
-from studio.jobs import workers
+from studio.jobs import trainings, workers
 from studio.jobs.costs import cost
 from studio.jobs.costs.offers import describe_models
+from studio.library import training_room
 from studio.library.folders import empty_folder, measure_folder, measure_parts
 from studio.library.logs import read_tail
 from studio.services.plans import DEFAULT_TOPOLOGY, MODES, Question, suggest_topology
@@ -56,15 +57,23 @@ class LoadingError(LumeshError):
     status = 409
 
 
+class TrainingError(LumeshError):
+    """A training reads what would be deleted."""
+
+    title = say("A training runs")
+    status = 409
+
+
 class Clear(BaseModel):
     """The cache to clear: compiled `programs`, the compiler's answers for `plans`, or `layouts` of weights on the mesh.
 
-    `anyway`: clear it even during a compilation.
+    `trainings` are what ended trainings would go on from, and what models read of training pictures. `anyway`: clear it
+    even during a compilation.
     """
 
     model_config = ConfigDict(extra="forbid")
 
-    what: Literal["programs", "plans", "layouts"] = "programs"
+    what: Literal["programs", "plans", "layouts", "trainings"] = "programs"
     anyway: bool = False
 
 
@@ -130,13 +139,15 @@ def get_disk(operator: Operator) -> dict[str, Any]:
 
 @router.get("/cache", response_model=system_answers.Caches)
 def get_cache(operator: Operator) -> dict[str, Any]:
-    """Lists the caches: compiled programs, answers for plans, sharded weights.
+    """Lists the caches: compiled programs, answers for plans, sharded weights, and what clearing frees of trainings.
 
     Each has its bytes and files, and whether something is being compiled for it.
     """
     settings = operator.studio.settings
     programs, said = measure_folder(settings.cache_dir), measure_folder(settings.data_dir / "cache" / "plan")
     kept, layouts = measure_folder(settings.plans_dir), measure_folder(settings.layouts_dir)
+    ended = training_room.measure_ended(operator.database, settings.training_dir)
+    read = measure_folder(settings.training_cache_dir)
     return {
         "programs": {
             "bytes": programs[0],
@@ -149,6 +160,7 @@ def get_cache(operator: Operator) -> dict[str, Any]:
             "is_compiling": operator.studio.planner.is_running,
         },
         "layouts": {"bytes": layouts[0], "files": layouts[1], "is_compiling": False},
+        "trainings": {"bytes": ended[0] + read[0], "files": ended[1] + read[1], "is_compiling": False},
     }
 
 
@@ -157,7 +169,8 @@ def clear_cache(clear: Clear, operator: Operator) -> dict[str, Any]:
     """Clears a cache. What is in memory stays; everything else is compiled or read anew when it is next needed.
 
     During a compilation for it the answer is 409, unless `anyway` is true; then `was_compiling` says so.
-    Layouts are never deleted while a model is being loaded: 409.
+    Layouts are never deleted while a model is being loaded: 409. Nor is what trainings read while one runs. Cancelled,
+    failed and interrupted trainings would begin anew; paused ones are not touched.
     """
     settings, planner = operator.studio.settings, operator.studio.planner
     is_of_programs = clear.what == "programs"
@@ -165,15 +178,20 @@ def clear_cache(clear: Clear, operator: Operator) -> dict[str, Any]:
         "programs": ([settings.cache_dir], is_of_programs and workers.is_compiling(operator.database)),
         "plans": ([settings.data_dir / "cache" / "plan", settings.plans_dir], planner.is_running),
         "layouts": ([settings.layouts_dir], False),
+        "trainings": ([settings.training_cache_dir], False),
     }[clear.what]
     if clear.what == "layouts" and workers.is_loading(operator.database):
         raise LoadingError(say("It may be reading what would be deleted."), advice=say("Try again when it is loaded."))
+    if clear.what == "trainings" and trainings.is_any_running(operator.database):
+        raise TrainingError(say("It may be reading what would be deleted."), advice=say("Try again when it has ended."))
     if was_compiling and not clear.anyway:
         raise CompilingError(
             say("Clearing now may lose what it is about to keep."),
             advice=say("Wait until it is done, or clear anyway (`anyway`: true)."),
         )
     freed = [empty_folder(folder) for folder in folders]
+    if clear.what == "trainings":
+        freed.append(training_room.free_ended(operator.database, settings.training_dir))
     if is_of_programs:
         with operator.database.write() as tx:
             workers.forget_disk(tx)

@@ -1,4 +1,4 @@
-"""Trainings over REST: ask for one, follow its curve and samples, pause it, let it go on.
+"""Trainings over REST: ask for one, follow its curve and samples, pause it, let it go on, delete it.
 
 A training is a job of the kind `train`: the jobs' routes list and cancel it, and run it again after an error.
 Not here: what may be asked (studio/asking_to_train.py), the work itself (studio/worker/runners/train.py).
@@ -12,8 +12,8 @@ from fastapi.responses import FileResponse, Response
 from pipelines.loras.files import find_lora_file
 from pipelines.messages import say
 from studio import asking, asking_to_train, events
-from studio.api.answers import jobs as jobs_answers
 from studio.api.answers import trainings as trainings_answers
+from studio.api.answers.errors import refuses
 from studio.api.routes.media import CHECKED, IfNoneMatch, send_file
 from studio.api.visitor import Visitor
 from studio.jobs import trainings
@@ -26,20 +26,27 @@ from studio.visit import NotFoundError, Visit
 router = APIRouter(tags=["trainings"])
 
 
-@router.post("/trainings", status_code=201, response_model=jobs_answers.Id)
+@router.post(
+    "/trainings",
+    status_code=201,
+    response_model=trainings_answers.QueuedTraining,
+    responses=refuses(403, 413, 429, 507),
+)
 def create_training(asked: AskedTraining, visit: Visitor) -> dict[str, str]:
     """Queues a training that ends in a LoRA, which everybody here may then use; 422 names every field at fault.
 
     `pictures` are your own uploads and outputs, by id; each needs a caption, or the training a `trigger` word.
     `prior_prompts` are prompts of other things, of which the model makes pictures first, so as to keep them; `auto`
     stands for its own examples. `strength` is `gentle`, `usual` or `strong`; `steps`, `rank` and `learning_rate`
-    override its numbers. 403 for somebody who may not train (`--who-may-train`), 429 when your quota of waiting jobs is
+    override its numbers. `name` in the answer is what the LoRA will be called, where a file cannot have the name that
+    you asked for. 403 for somebody who may not train (`--who-may-train`), 429 when your quota of waiting jobs is
     used up.
     """
-    return {"id": asking_to_train.submit(visit, asked).id}
+    job = asking_to_train.submit(visit, asked)
+    return {"id": job.id, "name": job.title}
 
 
-@router.get("/trainings", response_model=trainings_answers.Trainings)
+@router.get("/trainings", response_model=trainings_answers.Trainings, responses=refuses(403))
 def list_trainings(
     visit: Visitor,
     limit: Annotated[int, Query(ge=1, le=200)] = 50,
@@ -57,12 +64,13 @@ def list_choices(visit: Visitor) -> dict[str, Any]:
     """Lists the models that can learn, with the numbers behind each strength, and what each will take.
 
     `seconds`, `step_s` and `cost_usd` are from trainings on this machine (null: never measured, or without a price);
-    `alone` without twins (`preserve`), `prior.picture` for each picture made first.
+    `alone` without twins (`preserve`), `prior.picture` for each picture made first. `is_about` marks what was measured
+    only of trainings that are alike.
     """
     return asking_to_train.describe_choices(visit)
 
 
-@router.get("/trainings/{job_id}", response_model=trainings_answers.Training)
+@router.get("/trainings/{job_id}", response_model=trainings_answers.Training, responses=refuses(404))
 def get_training(job_id: str, visit: Visitor) -> dict[str, Any]:
     """Returns a training with its pictures, its curve (at most some 400 points) and its samples."""
     last_event_id = events.read_last_id(visit.database)
@@ -70,6 +78,8 @@ def get_training(job_id: str, visit: Visitor) -> dict[str, Any]:
     return {
         **_describe(visit, job, training),
         "pictures": [picture.model_dump() for picture in training.asked.pictures],
+        "preserve": training.asked.preserve,
+        "prior_prompts": list(training.asked.prior_prompts),
         "sample_prompts": list(training.asked.sample_prompts) or [job.recipe.prompt],
         "points": trainings.read_points(visit.database, job_id),
         "samples": trainings.read_samples(visit.database, job_id),
@@ -77,7 +87,7 @@ def get_training(job_id: str, visit: Visitor) -> dict[str, Any]:
     }
 
 
-@router.post("/trainings/{job_id}/pause", response_model=trainings_answers.TrainingLine)
+@router.post("/trainings/{job_id}/pause", response_model=trainings_answers.TrainingLine, responses=refuses(404, 409))
 def pause_training(job_id: str, visit: Visitor) -> dict[str, Any]:
     """Pauses a training: after its next step all is saved, and the devices are free. 409 when it has ended."""
     visit.get_training(job_id)
@@ -85,7 +95,11 @@ def pause_training(job_id: str, visit: Visitor) -> dict[str, Any]:
     return _describe(visit, *visit.get_training(job_id))
 
 
-@router.post("/trainings/{job_id}/continue", response_model=trainings_answers.TrainingLine)
+@router.post(
+    "/trainings/{job_id}/continue",
+    response_model=trainings_answers.TrainingLine,
+    responses=refuses(403, 404, 409, 429, 507),
+)
 def continue_training(job_id: str, visit: Visitor) -> dict[str, Any]:
     """Queues a paused, failed, cancelled or interrupted training again; it goes on from its last state."""
     visit.get_training(job_id)
@@ -93,7 +107,20 @@ def continue_training(job_id: str, visit: Visitor) -> dict[str, Any]:
     return _describe(visit, *visit.get_training(job_id))
 
 
-@router.get("/trainings/{job_id}/samples/{step}/{number}", response_class=FileResponse)
+@router.delete("/trainings/{job_id}", status_code=204, responses=refuses(404, 409))
+def delete_training(job_id: str, visit: Visitor) -> Response:
+    """Deletes a training with its captions, curve, samples, log and the state to go on from; its LoRA stays.
+
+    409 while it waits or runs: cancel its job first. A paused one is cancelled with it.
+    """
+    visit.get_training(job_id)
+    trainings.forget(visit.database, job_id)
+    training_files.forget_all(visit.studio.settings.training_dir / job_id)
+    visit.note("training.deleted", job=job_id)
+    return Response(status_code=204)
+
+
+@router.get("/trainings/{job_id}/samples/{step}/{number}", response_class=FileResponse, responses=refuses(404))
 def get_sample(job_id: str, step: int, number: int, visit: Visitor, if_none_match: IfNoneMatch = None) -> Response:
     """Returns a sample, a WebP of at most 768 px; of a video its middle frame."""
     visit.get_training(job_id)

@@ -1,7 +1,8 @@
 """Estimates of how long jobs take, from measurements on the same device.
 
 Every finished job stores its timings and the device that they are from; a new job's estimate is the median of the last
-few similar runs on its worker's device. Unmeasured durations are None, never guessed.
+few similar runs on its worker's device. Unmeasured durations are None, never guessed; only steps of trainings with
+twins and without (lessons.py) tell each other's, as the ones have twice the rows.
 Not here: what people are told before they ask (offers.py), the time left of a running job (worker/progress.py).
 """
 
@@ -26,6 +27,12 @@ WHERE timings.device = workers.device OR workers.device = '' OR (timings.device 
 ORDER BY timings.device = '', timings.id DESC LIMIT {READ_ROWS}
 """
 SAMPLES = 5
+TWINS = "train"
+"""Programs of trainings that show every picture twice."""
+ALONE = "train-alone"
+"""Programs of trainings that show it once."""
+_KIN = {TWINS: (ALONE, 2.0), ALONE: (TWINS, 0.5)}
+"""Programs -> those that tell of them when they were not measured, and how many of their steps one step is worth."""
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -68,10 +75,26 @@ class History:
         return _median((row.cache_s if shape_state == "disk" else row.compile_s) for row in rows)
 
     def step_s(self, recipe: Recipe, programs: str) -> float | None:
-        return _median(row.step_s for row in self._like(recipe, programs))
+        own_s = _median(row.step_s for row in self._like(recipe, programs))
+        if own_s is not None or programs not in _KIN:
+            return own_s
+        kin, worth = _KIN[programs]
+        kin_s = _median(row.step_s for row in self._like(recipe, kin))
+        return None if kin_s is None else round(worth * kin_s, 4)
 
     def fixed_s(self, recipe: Recipe, programs: str) -> float | None:
-        return _median(row.fixed_s for row in self._like(recipe, programs))
+        own_s = _median(row.fixed_s for row in self._like(recipe, programs))
+        if own_s is not None or programs not in _KIN:
+            return own_s
+        kin_s = _median(row.fixed_s for row in self._like(recipe, _KIN[programs][0]))
+        if kin_s is None and self.step_s(recipe, programs) is not None:
+            return 0.0  # of trainings of which only steps are known
+        return kin_s
+
+    def is_measured(self, recipe: Recipe, programs: str) -> bool:
+        """Tells whether all of it was measured as it is, and nothing taken from programs that are alike."""
+        rows = self._like(recipe, programs)
+        return any(row.step_s is not None for row in rows) and any(row.fixed_s is not None for row in rows)
 
     def estimate_error(self, recipe: Recipe, programs: str) -> float | None:
         """Returns the median relative error of past estimates, in either direction; None when there were none."""

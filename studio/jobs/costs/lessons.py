@@ -1,6 +1,8 @@
 """What trainings take, from those that were measured on the same device.
 
-A step with twins (jobs/training.py) has twice the rows of one without, so they count as different programs. Pictures
+A step with twins (jobs/training.py) has twice the rows of one without, so they count as different programs, and tell
+each other's time where only one of them was measured. A training that was paused, cancelled or resumed tells only what
+its steps took. Pictures
 that the model makes before it learns are measured by themselves, as every picture of that model is.
 """
 
@@ -10,12 +12,9 @@ from typing import Any
 from pipelines.models.model import Model
 from pipelines.recipes.recipe import Recipe
 from studio.jobs.costs.cost import HOUR_S
-from studio.jobs.costs.estimates import History, estimate_job_s
+from studio.jobs.costs.estimates import ALONE, TWINS, History, estimate_job_s
 from studio.jobs.training import AskedTraining
 from studio.jobs.workers import WorkerRow
-
-TWINS = "train"
-ALONE = "train-alone"
 
 
 def name_programs(*, has_twins: bool) -> str:
@@ -25,8 +24,13 @@ def name_programs(*, has_twins: bool) -> str:
 
 def estimate_training_s(history: History, model: str, *, steps: int, programs: str) -> float | None:
     """Estimates a training's seconds, without pictures of its own; None when none of this model was measured."""
-    recipe = Recipe(model=model, prompt="")
+    recipe = make_measure(model)
     return estimate_job_s(history, recipe, programs=programs, shape_state="warm", is_resident=True, steps=steps)
+
+
+def make_measure(model: str) -> Recipe:
+    """Returns the recipe under which the history keeps a model's trainings."""
+    return Recipe(model=model, prompt="")
 
 
 @dataclass(frozen=True, kw_only=True)

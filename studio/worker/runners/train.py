@@ -11,6 +11,7 @@ import shutil
 import time
 from collections import Counter
 from collections.abc import Sequence
+from dataclasses import replace
 from pathlib import Path
 from typing import Any
 
@@ -36,6 +37,7 @@ from studio.worker.desk import Made
 from studio.worker.learning import Lesson
 from studio.worker.progress import encode_preview
 from studio.worker.provenance import describe_training
+from studio.worker.step_times import StepTimes
 
 REPORT_S = 0.25  # steps of small models take less; people read a few updates a second
 CURVE_POINTS = 400
@@ -71,7 +73,10 @@ def run(bench: Bench, job: Job) -> None:
             refs = _install(bench, job, training, learnt.files)
             _finish(bench, job, model, watch, refs=refs, compiles=learnt.compiles)
             training_files.forget_work(folder)
-        elif watch.is_ending:
+            return
+        if (measured := watch.measure(is_done=False)) is not None:
+            bench.desk.record(measured)
+        if watch.is_ending:
             log.info("training %s goes back in line", job.id)  # as every running job, once this process has ended
         elif watch.is_pausing:
             bench.desk.trainings.end_paused(job)
@@ -137,10 +142,10 @@ def _finish(bench: Bench, job: Job, model: Model, watch: "_Watch", *, refs: dict
             files=saved,
             made_at=time.time(),
             made_with=describe_training(bench.desk, bench.settings, model),
-            timings={"total_s": round(watch.took_s, 2), "step_ms": round(1000 * (watch.step_s or 0.0), 3)},
+            timings={"total_s": round(watch.took_s, 2), "step_ms": round(1000 * (watch.times.step_s or 0.0), 3)},
             compiles=compiles,
             revision="",
-            measured=watch.measure(),
+            measured=watch.measure(is_done=True),
         ),
     )
 
@@ -173,7 +178,7 @@ class _Watch:
         self.folder = bench.settings.training_dir / job.id
         self.is_pausing = False
         self.is_ending = False
-        self.step_s: float | None = None
+        self.times = StepTimes()
         self._before = 0  # steps of the experts that have learnt
         self._bench = bench
         self._job = job
@@ -181,7 +186,7 @@ class _Watch:
         self._started_s = time.perf_counter()
         self._reported_s = -REPORT_S
         self._phase = ""
-        self._first: tuple[float, int] | None = None  # when the first step of this attempt ended, and its number
+        self._done: int | None = None  # the last step of this attempt
         self._window: list[float] = []
         self._every = max(1, -(-job.steps // CURVE_POINTS))
         self._samples: Counter[int] = Counter()
@@ -189,6 +194,7 @@ class _Watch:
         self._prior: Progress | None = None  # while the model makes pictures of its own
         self._prior_began_s = 0.0
         self._prior_s = 0.0  # that these took
+        self._sample_every = choose_sample_every(self.round_steps)
         history = bench.desk.read_history()
         self._known_step_s = history.step_s(job.recipe, job.programs)
         self._estimate_s = _estimate_s(history, job, training, model)
@@ -199,15 +205,20 @@ class _Watch:
 
     def on_progress(self, progress: Progress) -> None:
         """Reports what the engine loads, compiles and draws."""
+        self.times.hear_break(progress.phase)
         if progress.phase in SAMPLING and self._prior:
             self._report(self._prior)
             return
-        phase = "sampling" if progress.phase in SAMPLING and self._first else progress.phase
-        self._report(Progress(phase=phase, done=progress.done, total=progress.total, detail=progress.detail))
+        phase = "sampling" if progress.phase in SAMPLING and self._done is not None else progress.phase
+        is_of_samples = self._done is not None and phase != "compiling"
+        detail = "" if is_of_samples else progress.detail  # it names files of this machine
+        self._report(Progress(phase=phase, done=progress.done, total=progress.total, detail=detail))
 
     def on_event(self, event: dict[str, Any]) -> None:
         """Hears one event of the engine; those that nobody needs pass by."""
         desk = self._bench.desk.trainings
+        if event["event"] != "step":
+            self.times.hear_break(event["event"])
         match event["event"]:
             case "expert":
                 self._before = int(event["number"]) * self.round_steps
@@ -221,6 +232,7 @@ class _Watch:
                 self._is_resumed = True
                 if int(event["step"]) < self.round_steps:  # else what the next expert has learnt is kept
                     desk.go_back(self._job, self._count(event))
+                self._report(Progress(phase="training", done=self._count(event), total=self._job.steps))
             case "preparing":
                 self._report(Progress(phase="preparing", done=int(event["done"]), total=int(event["total"])))
             case "prior":
@@ -230,19 +242,19 @@ class _Watch:
             case _:
                 log.info("training %s: %s", self._job.id, event)
 
-    def measure(self) -> Measured | None:
-        """Returns what a whole training took, for the next one's estimate; None where an earlier attempt did a part."""
-        if self._is_resumed or self.step_s is None:
+    def measure(self, *, is_done: bool) -> Measured | None:
+        """Returns what the training took, for the next one's estimate; None where it did not come to steps.
+
+        Of one that ended before its end, or that an earlier attempt began, only what a step took.
+        """
+        step_s = self.times.step_s
+        if step_s is None:
             return None
-        return Measured(
-            model=self._job.recipe.model,
-            shape=self._job.programs,
-            batch_size=1,
-            step_s=self.step_s,
-            fixed_s=max(0.0, self.took_s - self._prior_s - self._job.steps * self.step_s),
-            estimated_s=self._estimate_s,
-            took_s=self.took_s,
-        )
+        steps = Measured(model=self._job.recipe.model, shape=self._job.programs, batch_size=1, step_s=step_s)
+        if self._is_resumed or not is_done:
+            return steps
+        fixed_s = max(0.0, self.took_s - self._prior_s - self._job.steps * step_s)
+        return replace(steps, fixed_s=fixed_s, estimated_s=self._estimate_s, took_s=self.took_s)
 
     def _count(self, event: dict[str, Any]) -> int:
         return self._before + int(event["step"])
@@ -257,13 +269,11 @@ class _Watch:
             self._prior = None
 
     def _hear_step(self, event: dict[str, Any]) -> None:
-        done, now_s = self._count(event), time.perf_counter()
+        done = self._count(event)
+        self.times.hear_step(time.perf_counter())
         if self._is_resumed and done == self._before + 1:  # this expert had saved nothing
             self._bench.desk.trainings.go_back(self._job, self._before)
-        if self._first is None or done <= self._first[1]:
-            self._first = (now_s, done)
-        else:
-            self.step_s = (now_s - self._first[0]) / (done - self._first[1])
+        self._done = done
         if event["loss"] is not None:  # as of a step that was skipped
             self._window.append(float(event["loss"]))
         if done % self._every == 0 or done - self._before == self.round_steps:
@@ -292,10 +302,10 @@ class _Watch:
         if progress.phase == self._phase and now_s - self._reported_s < REPORT_S and not is_last:
             return
         self._phase, self._reported_s = progress.phase, now_s
-        is_wanted = self._bench.desk.report(self._job, progress, eta_s=self._estimate_left_s(progress))
+        is_wanted = self._bench.desk.report(self._job, progress, eta_s=self._estimate_left_s())
         if not is_wanted:
             self._end("cancelled")
-            if self._first is None:
+            if self._done is None:
                 raise Cancelled
         elif self._bench.ending.is_set() and not self._is_ended:
             self.is_ending = True
@@ -303,7 +313,7 @@ class _Watch:
         elif self._bench.desk.trainings.is_pause_wanted(self._job) and not self._is_ended:
             self.is_pausing = True
             self._end("pause")
-            if self._first is None:
+            if self._done is None:
                 raise _Paused
 
     @property
@@ -314,10 +324,18 @@ class _Watch:
         """Asks the engine to stop after its next step, with all of it saved."""
         self.stop.ask(reason)
 
-    def _estimate_left_s(self, progress: Progress) -> float | None:
-        if progress.phase == "training":
-            step_s = self.step_s or self._known_step_s
-            return None if step_s is None else round((progress.total - progress.done) * step_s, 1)
-        if self._first is None and self._estimate_s is not None:
-            return round(max(0.0, self._estimate_s - self.took_s), 1) or None
-        return None
+    def _estimate_left_s(self) -> float | None:
+        """Estimates the seconds until the end: from this attempt's steps, before these from earlier trainings."""
+        learnt = self._training.saved_step if self._done is None else self._done
+        steps = self._job.steps - learnt
+        samples = self._count_samples(self._job.steps) - self._count_samples(learnt)
+        left_s = self.times.estimate_left_s(steps=steps, samples=samples, now_s=time.perf_counter())
+        if left_s is None and self._known_step_s is not None and self._estimate_s is not None:
+            whole_s = self._estimate_s - self._training.saved_step * self._known_step_s
+            left_s = max(steps * self._known_step_s, whole_s - self.took_s)
+        return None if left_s is None else round(left_s, 1) or None
+
+    def _count_samples(self, steps: int) -> int:
+        """Returns how often samples are made in so many steps."""
+        rounds, rest = divmod(steps, self.round_steps)
+        return rounds * (self.round_steps // self._sample_every) + rest // self._sample_every

@@ -2,6 +2,7 @@
 
 import json
 import shlex
+import shutil
 from collections.abc import Callable
 from pathlib import Path
 from typing import Any
@@ -15,7 +16,7 @@ from pipelines.commands.asked import read_loras
 from pipelines.files.metadata import read_recipe_of
 from pipelines.generate import generate
 from pipelines.recipes.recipe import Lora, Recipe
-from tests.pipelines.made_loras import draw_pairs, save_tensors, write_peft
+from tests.pipelines.made_loras import RANK, draw_pairs, save_tensors, write_peft
 
 SETTINGS = "--num_inference_steps 4 --guidance_scale 4 --seed 5"
 
@@ -66,6 +67,13 @@ def test_a_scale_may_follow_the_name(given: str, expected: tuple[str, float]) ->
     assert read_loras([given]) == [{"ref": expected[0], "scale": expected[1]}]
 
 
+def test_a_link_of_the_hub_s_cache_is_a_file_of_the_link_s_name(tmp_path: Path) -> None:
+    """There a snapshot's files are links to blobs, which have no suffix."""
+    (tmp_path / "blob").touch()
+    (tmp_path / "ink.safetensors").symlink_to(tmp_path / "blob")
+    assert read_loras([f"{tmp_path}/ink.safetensors"]) == [{"ref": f"{tmp_path}/ink", "scale": 1.0}]
+
+
 @pytest.mark.parametrize(
     ("given", "expected"),
     [
@@ -84,14 +92,22 @@ def test_no_option_is_no_wish() -> None:
     assert read_loras([]) is None
 
 
-@pytest.mark.parametrize(("lora", "ref"), [("ink:0.5", "ink"), ("{out}/elsewhere.v2.safetensors:0.5", "elsewhere.v2")])
+@pytest.mark.parametrize(
+    ("lora", "ref"),
+    [("ink:0.5", "ink"), ("{out}/elsewhere.v2.safetensors:0.5", "elsewhere.v2"), ("{out}/peft:0.25", "peft")],
+)
 def test_generate_merges_it_and_the_file_names_it(
     run: Run, expected: np.ndarray, tmp_path: Path, lora: str, ref: str
 ) -> None:
+    """Of a folder that peft has saved too, whose description doubles its scale here."""
+    folder = tmp_path / "peft"
+    folder.mkdir()
+    shutil.copyfile(tmp_path / "elsewhere.v2.safetensors", folder / "adapter_model.safetensors")
+    (folder / "adapter_config.json").write_text(json.dumps({"r": RANK, "lora_alpha": 2 * RANK}))
     command = f"generate --model tiny --prompt 'a red boat' {SETTINGS} --mesh dp=1 --output {{out}}/a.png --lora {lora}"
     assert run(command) == 0
     np.testing.assert_array_equal(read_picture(tmp_path / "a.png"), expected)
-    assert read_recipe_of(tmp_path / "a.png").loras == (Lora(ref=ref, scale=0.5),)
+    assert read_recipe_of(tmp_path / "a.png").loras == (Lora(ref=ref, scale=0.25 if ref == "peft" else 0.5),)
 
 
 def test_the_stages_carry_it(run: Run, expected: np.ndarray, tmp_path: Path, family: Any) -> None:
@@ -116,6 +132,7 @@ def test_denoise_may_have_others_than_encode(run: Run, expected: np.ndarray, tmp
     [
         ("pencil", "there is no LoRA 'pencil' here"),
         ("{out}/pencil.safetensors", "pencil.safetensors is not there"),
+        ("{out}", "adapter_model.safetensors is not there"),
         ("{out}/checkpoint.safetensors", "checkpoint.safetensors cannot be used: it holds nothing of a LoRA"),
         ("ink:21", "ink has a scale of 21.0; allowed: -20.0 to 20.0"),
         ("ink@high", "ink is for the high expert, and tiny has only one; leave the expert out"),

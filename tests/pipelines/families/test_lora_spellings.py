@@ -91,6 +91,8 @@ def test_flux2_is_read_as_diffusers_reads_the_originals_names(config: str) -> No
     for name, layers in names.items():
         for spelled in (name, f"base_model.model.{name}", f"lora_unet_{name.replace('.', '_')}"):
             assert spellings.find(spelled) == ("transformer", layers)
+            assert spellings.is_exchanged(spelled) == (name == "final_layer.adaLN_modulation.1")
+        assert not any(map(spellings.is_exchanged, layers))
 
 
 def test_wan_is_read_as_diffusers_reads_the_originals_names() -> None:
@@ -110,6 +112,16 @@ def test_wan_is_read_as_diffusers_reads_the_originals_names() -> None:
             assert f"transformer.{layers[0]}" in find_starts(WanLoraLoaderMixin.lora_state_dict(alone))
         for spelled in (name, f"transformer.{layers[0]}", f"lora_unet_{name.replace('.', '_')}"):
             assert spellings.find(spelled) == ("transformer", layers)
+
+
+def test_peft_s_prefix_may_stand_behind_a_component_s_name() -> None:
+    """Diffusers' scripts that distil UNets save `unet.base_model.model.`; so it may be of any component."""
+    unet = sdxl.spell({"unet": ["conv_in"], "text_encoder": ["layers.0.fc1"]})
+    assert unet.find("unet.base_model.model.conv_in") == ("unet", ("conv_in",))
+    assert unet.find("text_encoder.base_model.model.layers.0.fc1") == ("text_encoder", ("layers.0.fc1",))
+    transformer = wan.spell({"transformer": ["blocks.0.attn1.to_q"]})
+    assert transformer.find("transformer.base_model.model.blocks.0.attn1.to_q") is not None
+    assert unet.find("unet.base_model.model.base_model.model.conv_in") is None
 
 
 @pytest.mark.parametrize("prefix", ["diffusion_model.", "lora_unet_"])

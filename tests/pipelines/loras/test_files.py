@@ -50,6 +50,8 @@ def keep_writer(tmp_path: Path) -> Callable[..., Path]:
         ("wan", ["transformer.blocks.0.attn1.to_q.lora_A.weight"]),
         ("wan", ["lora_unet_blocks_0_cross_attn_k.lora_down.weight"]),
         ("sdxl", ["lora_unet_mid_block_attentions_0_proj_in.hada_w1_a"]),
+        ("sdxl", ["unet.base_model.model.down_blocks.1.attentions.0.proj_in.lora_A.weight"]),
+        ("wan", ["transformer.base_model.model.blocks.0.attn1.to_q.lora_A.weight"]),
         ("sdxl", ["diffusion_model.input_blocks.3.1.proj_in.lora_down.weight"]),
         ("sdxl", ["unet.input_blocks.3.1.proj_in.lora_up.weight", "bundle_emb.x.clip_l"]),
         ("sdxl", ["text_encoders.clip_g.transformer.text_model.encoder.layers.0.mlp.fc1.lora_up.weight"]),
@@ -108,9 +110,21 @@ def test_folders_within_and_any_case_of_the_suffix_count(write: Callable[..., Pa
     assert get_lora("Boats", tmp_path).path == upper
 
 
+def test_a_folder_that_peft_has_saved_has_the_folders_name(write: Callable[..., Path], tmp_path: Path) -> None:
+    """All such folders have files of the same names."""
+    file = write("style/ink/adapter_model", WAN)
+    write("adapter_model", WAN)
+    assert [lora.ref for lora in find_loras(tmp_path)] == ["adapter_model", "style/ink"]
+    assert get_lora("style/ink", tmp_path).path == get_lora("style/ink/adapter_model", tmp_path).path == file
+    write("style/ink", WAN)
+    assert [lora.ref for lora in find_loras(tmp_path)] == ["adapter_model", "style/ink", "style/ink/adapter_model"]
+    assert get_lora("style/ink", tmp_path).path == tmp_path / "style" / "ink.safetensors"
+
+
 @pytest.mark.parametrize("ref", ["../ink", "wan/../../ink", "wan/..//../ink", "", ".", "wan"])
 def test_a_ref_never_leaves_the_folder(write: Callable[..., Path], tmp_path: Path, ref: str) -> None:
     write("ink", WAN)
+    write("adapter_model", WAN)
     write("loras/wan/x", WAN)
     with pytest.raises(ModelError):
         get_lora(ref, tmp_path / "loras")

@@ -8,6 +8,8 @@ from pathlib import Path
 import pytest
 
 from pipelines.errors import ModelError
+from pipelines.loras.files import find_lora_file, find_loras
+from pipelines.loras.settings import find_adapter_config
 from pipelines.models.catalog import read_data_dir
 from pipelines.models.description import describe_model
 from pipelines.models.model_arrivals import Source, bring_model, read_source
@@ -209,3 +211,24 @@ def test_a_single_file_of_a_repository_is_added_at_its_commit(tmp_path: Path, bo
     assert (home / "models" / "boatsXL.safetensors").read_bytes() == boats
     assert model.source == f"https://huggingface.co/{REPO}/blob/{COMMIT}/sub/boatsXL.safetensors"
     assert not [one for one in (tmp_path / "hf").rglob("*") if one.is_file() and one.stat().st_size > 2**20]
+
+
+@pytest.mark.process
+def test_a_lora_of_peft_s_comes_with_its_scale(tmp_path: Path) -> None:
+    name = "base_model.model.blocks.0.attn1.to_q.lora_A.weight"
+    lora = write_header(tmp_path / "lora.safetensors", {name: (2, 4)}).read_bytes()
+    config = b'{"peft_type": "LORA", "r": 2, "lora_alpha": 8}'
+    home = tmp_path / "data"
+    with run_hub({"ink/adapter_model.safetensors": lora, "ink/adapter_config.json": config}) as hub:
+        command = [sys.executable, "-m", "pipelines", "loras", "add", REPO, "ink/adapter_model.safetensors"]
+        done = subprocess.run(
+            [*command, "--data-dir", str(home)], cwd=ROOT, env=make_environment(hub, tmp_path), capture_output=True,
+            text=True, timeout=120,
+        )  # fmt: skip
+    assert done.stdout.strip() == "added ink", done.stderr
+    assert [one.ref for one in find_loras(home / "loras")] == ["ink"]
+    file = find_lora_file("ink", home / "loras")
+    assert file is not None
+    beside = find_adapter_config(file)
+    assert beside is not None
+    assert beside.read_bytes() == config

@@ -13,8 +13,10 @@ import pytest
 import torch
 from diffusers import DiffusionPipeline, FlowMatchEulerDiscreteScheduler
 from diffusers.pipelines.flux2.pipeline_flux2 import compute_empirical_mu
+from PIL import Image
 
 from pipelines import registry
+from pipelines.errors import RecipeError
 from pipelines.families.flux2.training import LEARNER as FLUX2
 from pipelines.families.sdxl.training import LEARNER as SDXL
 from pipelines.families.trainable import Denoiser
@@ -25,9 +27,10 @@ from pipelines.models.fingerprints import find_configs
 from pipelines.runtime.devices.mesh import build_mesh
 from pipelines.runtime.weights.components import read_json
 from pipelines.stages import ignore_progress
+from pipelines.training.checks import Checked, check_training
 from pipelines.training.data.encoder import TextReader
 from pipelines.training.engine.objective import Diffusion, Flow, Objective, choose_objective
-from pipelines.training.settings import TrainingSettings
+from pipelines.training.settings import TrainingSettings, read_settings
 
 SQUARE = Shape(width=1024, height=1024)
 
@@ -168,3 +171,38 @@ def test_sdxl_is_told_a_pictures_size_and_cut_in_the_order_of_diffusers_script()
 def test_one_denoiser_learns_all_noise() -> None:
     folder = find_configs(load_catalog().get("sdxl-base"))
     assert SDXL.list_denoisers(folder, {}) == (Denoiser(component="unet", low=0.0, high=1.0, ending=""),)
+
+
+@pytest.mark.usefixtures("cache_dir")
+@pytest.mark.parametrize(
+    ("model_id", "asked"),
+    [
+        ("demo-flux2", {"prediction_type": "sample", "snr_gamma": 5.0, "noise_offset": 0.1}),
+        ("demo-sdxl", {"sigmas": "mode", "shift": 2.0}),
+    ],
+)
+def test_what_is_of_the_other_kind_of_model_is_refused_by_name(
+    tmp_path: Path, model_id: str, asked: dict[str, Any]
+) -> None:
+    with pytest.raises(RecipeError) as told:
+        check(tmp_path, model_id, **asked)
+    assert told.value.fields.keys() == asked.keys()
+    assert check(tmp_path, model_id, snr_gamma=0.0).notes is not None  # as diffusers' scripts say it of every model
+
+
+@pytest.mark.usefixtures("cache_dir")
+def test_a_schedule_that_never_restarts_is_told(tmp_path: Path) -> None:
+    notes = check(tmp_path, "demo-sdxl", lr_scheduler="cosine_with_restarts").notes
+    assert "is cosine: lr_num_cycles asks for more" in " ".join(map(str, notes))
+    notes = check(tmp_path, "demo-sdxl", lr_scheduler="cosine_with_restarts", lr_num_cycles=2).notes
+    assert "lr_num_cycles" not in " ".join(map(str, notes))
+
+
+def check(folder: Path, model_id: str, **asked: Any) -> Checked:
+    """Checks a training of one picture."""
+    Image.new("RGB", (256, 256), "red").save(folder / "red.png")
+    settings = read_settings(
+        {"model": model_id, "data": (str(folder),), "caption": "red", "lora": True, "mesh": "dp=1"} | asked
+    )
+    model = load_catalog().get(model_id)
+    return check_training(settings, model, registry.find_learner(model), name=None)

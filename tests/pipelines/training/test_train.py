@@ -116,7 +116,17 @@ def test_the_file_says_how_it_was_made(lora: Path) -> None:
         metadata = file.metadata()
     assert metadata["ss_base_model"] == "tiny"
     assert json.loads(metadata["lumesh_training"])["steps"] == STEPS
-    assert json.loads(metadata["lora_adapter_metadata"])["unet.r"] == 4
+    assert (metadata["ss_network_dim"], metadata["ss_network_alpha"]) == ("4", "4")
+
+
+def test_programs_that_sort_loras_by_their_header_take_it_for_one_of_sdxl(lora: Path) -> None:
+    """A1111 and Forge take any that says nothing, or other words, for one of Stable Diffusion 1, and hide it."""
+    with safe_open(lora, "pt") as file:
+        metadata = file.metadata()
+    assert metadata["ss_base_model_version"].startswith("sdxl_")
+    assert metadata["modelspec.architecture"] == "stable-diffusion-xl-v1-base/lora"
+    required = ("sai_model_spec", "architecture", "implementation", "title", "resolution")
+    assert all(metadata[f"modelspec.{name}"] for name in required)
 
 
 @pytest.mark.process

@@ -6,8 +6,11 @@ from pathlib import Path
 
 import pytest
 
+from pipelines.loras.files import find_lora_file, find_loras
+from pipelines.loras.settings import find_adapter_config
 from pipelines.recipes.recipe import Lora, Recipe
 from studio.cluster.attachments import Attachments
+from studio.cluster.stock import Stock
 from studio.database import Database
 from studio.jobs import queue
 from studio.jobs.job import Job
@@ -40,6 +43,29 @@ def test_pictures_and_loras_are_found_and_one_that_changed_is_another(
     file.write_bytes(b"other")
     _, (changed,) = attachments.find(job)
     assert changed.sha == hashlib.sha256(b"other").hexdigest() != lora.sha
+
+
+def test_peft_s_description_goes_with_its_lora(
+    settings: Settings,
+    database: Database,
+    upload: Callable[..., str],
+    add_lora: Callable[..., Path],
+    ask: Callable[..., Job],
+) -> None:
+    """A worker that lacked it would count the LoRA at another strength."""
+    file = add_lora("pixel", "sdxl")
+    worker = settings.data_dir / "worker"
+    (file.parent / "adapter_config.json").write_text('{"r": 2, "lora_alpha": 8}')
+    attachments = Attachments(settings, database)
+    _, loras = attachments.find(ask(upload("green"), "pixel"))
+    stock = Stock(Settings(host="127.0.0.1", port=0, data_dir=worker))
+    for one in loras:
+        stock.store(one, attachments.read(one))
+    there = find_lora_file("pixel", worker / "loras")
+    assert there is not None
+    assert there.read_bytes() == file.read_bytes()
+    assert find_adapter_config(there) is not None
+    assert [one.ref for one in find_loras(worker / "loras")] == ["pixel"]
 
 
 def test_a_picture_that_is_gone_is_told(

@@ -184,7 +184,7 @@ def test_a_lost_machine_costs_the_steps_since_the_last_state_that_came(
     assert workers.read_worker(database, "two").epoch == "second"
 
 
-def test_a_cancelled_training_ends(
+def test_a_cancelled_training_ends_and_can_be_deleted(
     settings: Settings, client: TestClient, catalog: Catalog, job_id: str, tmp_path: Path
 ) -> None:
     database = cast("Any", client.app).state.studio.database
@@ -196,9 +196,11 @@ def test_a_cancelled_training_ends(
                 await until("a saved step", lambda: read_saved(database, job_id))
                 client.delete(f"/api/v1/jobs/{job_id}").raise_for_status()
                 await until("its end", lambda: read_state(database, job_id) == "cancelled")
+                assert [*settings.training_dir.iterdir()]
+                client.delete(f"/api/v1/trainings/{job_id}").raise_for_status()
 
     asyncio.run(work())
-    assert not [*settings.loras_dir.glob("*")]
+    assert not [*settings.loras_dir.glob("*"), *settings.training_dir.iterdir(), *two.settings.training_dir.glob("*")]
 
 
 def test_a_slice_takes_trainings(client: TestClient, database: Database, upload: Callable[..., str]) -> None:

@@ -156,6 +156,28 @@ def test_favourites_of_an_older_version_are_marked_in_their_jobs(tmp_path: Path)
         assert json.loads(row["outputs"]) == [{"id": "a-0"}, {"id": "a-1", "favourite": True}]
 
 
+def test_loras_of_an_older_version_belong_to_whoever_trained_them_last(tmp_path: Path) -> None:
+    file = tmp_path / "jobs.db"
+    with closing(sqlite3.connect(file)) as old:
+        for migration in sorted(MIGRATIONS_DIR.glob("0*_*.sql"))[:23]:
+            old.executescript(migration.read_text("utf-8"))
+        old.execute("PRAGMA user_version = 23")
+        trained = (("ada", "done", '["a", "b"]', 1), ("bob", "done", '["a"]', 2), ("ada", "failed", '["c"]', 3))
+        for number, (owner, state, loras, at) in enumerate(trained):
+            old.execute(
+                "INSERT INTO jobs (id, kind, owner, state, recipe, model, shape, created_at, queued_at, steps, "
+                "programs, finished_at) VALUES (?, 'train', ?, ?, '{}', 'm', '8x8', 1, 1, 2, 'train', ?)",
+                (str(number), owner, state, at),
+            )
+            old.execute(
+                "INSERT INTO trainings (job_id, name, asked, loras) VALUES (?, 'a', '{}', ?)", (str(number), loras)
+            )
+        old.commit()
+    with closing(open_database(file)) as database:
+        rows = database.read("SELECT ref, owner FROM lora_owners ORDER BY ref")
+        assert [tuple(row) for row in rows] == [("a", "bob"), ("b", "ada")]
+
+
 def test_outputs_of_an_older_version_are_kept_and_searchable(tmp_path: Path) -> None:
     """Version 4 named its outputs by text alone; 5 gives them numbers, in the order of time."""
     file = tmp_path / "jobs.db"

@@ -2,6 +2,7 @@
 // they are dragged, the page says what dropping them would do.
 
 import { find, setText } from "./core/dom.js";
+import { mayTrain } from "./core/store.js";
 import { t } from "./core/text.js";
 import { isShown, showView } from "./core/views.js";
 import { takesPictures } from "./create/inputs.js";
@@ -21,9 +22,14 @@ export function mountFiles() {
       return; // text goes where it is pasted
     }
     event.preventDefault();
-    if (isShown("train")) addTrainFiles(pictures);
+    if (isShown("train")) learnFrom(pictures);
     else take(pictures);
   });
+}
+
+/** Whoever may not train is told so on the page. */
+function learnFrom(files) {
+  if (mayTrain()) addTrainFiles(files);
 }
 
 /** Also what misses the row: the browser must not leave the page for it. */
@@ -56,7 +62,7 @@ function mountDrop() {
       return;
     }
     if (isShown("train")) {
-      addTrainFiles(files);
+      learnFrom(files);
       return;
     }
     showView("create"); // where a recipe is offered, and pictures to start from stand
@@ -67,8 +73,8 @@ function mountDrop() {
 /** What a drop would do. Before it a browser tells the types of files, not their names; a LoRA's it does not know. */
 function hintOf(types) {
   const are = (pattern) => types.every((type) => pattern.test(type));
-  if (isShown("train") && are(/^image/)) return t("train.drop");
   if (isShown("presets") || are(/json|zip/)) return t("drop.presets");
+  if (isShown("train")) return t(mayTrain() ? "train.drop" : "train.refused");
   if (are(/^$/)) return t("drop.unknown");
   if (types.length > 1) return t(takesPictures() ? "drop.several" : "inputs.noModel");
   return t(takesPictures() && are(/^image/) ? "drop.create" : "drop.recipe");

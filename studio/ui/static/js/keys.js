@@ -5,7 +5,7 @@
 import { find, focused } from "./core/dom.js";
 import { actionOf, capOf, means } from "./core/keymap.js";
 import { singleKeysOn } from "./core/singlekeys.js";
-import { follow, show, state } from "./core/store.js";
+import { follow, mayTrain, show, state } from "./core/store.js";
 import { toggleTheme } from "./core/theme.js";
 import { isCreating, isShown, onView, showView, shownView } from "./core/views.js";
 import { copyPrompt, generate, useAsInput, useSettings } from "./create/actions.js";
@@ -23,7 +23,7 @@ import { isZoomed, openZoom, stepZoom } from "./canvas/zoom.js";
 import { openHelp } from "./system/help.js";
 
 const ACTS = {
-  generate,
+  generate: () => generate(),
   prompt: focusPrompt,
   newer: () => stepZoom(-1),
   older: () => stepZoom(1),
@@ -38,7 +38,8 @@ const ACTS = {
   save: openSavePreset,
   grid: openGrid,
   search: () => isShown("presets") && focusSearch(), // the gallery has its own
-  train: () => state.me?.may_train !== false && toggleView("train"),
+  train: () => mayTrain() && toggleView("train"),
+  learn: () => find("lu-train-form").requestSubmit(),
   gallery: () => toggleView("gallery"),
   presets: () => toggleView("presets"),
   system: () => toggleView("system"),
@@ -74,7 +75,7 @@ function press(event) {
   const id = actionOf(event, shownView());
   if (means(event, "generate")) {
     event.preventDefault(); // on the other views too, where it would send a form
-    if (id) generate();
+    if (id) ACTS[id](event);
     return;
   }
   if (event.ctrlKey || event.metaKey || event.altKey || event.isComposing) return;

@@ -4,7 +4,7 @@ import "./core/translate.js"; // first: the panels are in the visitor's language
 import { mountLanguage } from "./core/language.js";
 import { whenPanelsStand } from "./core/panels.js";
 import { changed, onChange, shownJob, state } from "./core/store.js";
-import { connect, onEnd, onGrid, onOutputs, onTraining, onTrainingChange } from "./core/stream.js";
+import { connect, onEnd, onGap, onGrid, onOutputs, onTraining, onTrainingChange } from "./core/stream.js";
 import { t, together } from "./core/text.js";
 import { mountTheme } from "./core/theme.js";
 import { toast } from "./core/toasts.js";
@@ -25,10 +25,11 @@ import { mountSavePreset } from "./presets/savepreset.js";
 import { mountShare } from "./presets/share.js";
 import { noteEnd } from "./queue/notify.js";
 import { drawQueue, mountQueue } from "./queue/queue.js";
+import { nameOf } from "./queue/titles.js";
 import { mountWebhook } from "./queue/webhook.js";
-import { mountTrain, openTrain } from "./train/train.js";
-import { drawTrainings, hearTraining, noteTraining } from "./train/trainings.js";
-import { mountGallery, noteDone, noteMade, noteOutputs, openGallery, openOutput } from "./gallery/gallery.js";
+import { lookAtTraining, mountTrain, openTrain } from "./train/train.js";
+import { drawTrainings, hearTraining, noteTraining, noteTrainingEnd, noteTrainingGap } from "./train/trainings.js";
+import { mountGallery, noteDone, noteGap, noteMade, noteOutputs, openGallery, openOutput } from "./gallery/gallery.js";
 import { drawCanvas, markUnseen, mountCanvas } from "./canvas/canvas.js";
 import { drawEphemeral, mountEphemeral } from "./canvas/ephemeral.js";
 import { drawFilmstrip } from "./canvas/filmstrip.js";
@@ -56,7 +57,7 @@ whenPanelsStand(() => {
   mountFiles();
   mountCanvas();
   mountEphemeral();
-  mountQueue();
+  mountQueue(lookAtTraining);
   mountEdit();
   mountWebhook();
   mountZoom();
@@ -86,19 +87,23 @@ whenPanelsStand(() => {
   onTraining(hearTraining);
   onTrainingChange(noteTraining);
   onEnd((job) => {
-    if (job.state === "paused") {
-      toast(t("train.paused", { name: job.title }));
-      return;
+    if (job.state === "done") {
+      noteDone(job);
+      markUnseen();
     }
-    if (job.state === "done") noteDone(job);
-    if (job.state === "done") markUnseen();
+    if (job.kind === "train") noteTrainingEnd(job);
     else if (job.state === "cancelled") {
       if (job.started_at) toast(t("state.cancelled")); // one that waited leaves the line before everybody's eyes
     }
     // A failed job's card is on the canvas, unless the next job took its place at once.
-    else if (shownJob()?.id !== job.id)
-      toast(t("toast.failed", { title: said(job.error, "title") || t("notify.failed"), prompt: job.recipe.prompt.slice(0, 60) }));
-    noteEnd(job);
+    else if (job.state !== "done" && shownJob()?.id !== job.id)
+      toast(t("toast.failed", { title: said(job.error, "title") || t("notify.failed"), prompt: nameOf(job).slice(0, 60) }));
+    if (job.state !== "paused") noteEnd(job);
+  });
+  onGap(() => {
+    noteGap();
+    noteTrainingGap();
+    loadLoras().catch(() => undefined); // the stream notices a lost server
   });
   onGrid(({ output, cells, missing }) => {
     if (!output) return;
@@ -123,6 +128,7 @@ async function openOnce() {
   const styles = loadStyles().then(changed, () => undefined); // without them there is only "Style: none"
   await Promise.all([styles, loadLoras().catch(() => undefined)]);
   onView((name) => name === "create" && loadLoras().catch(() => undefined));
+  addEventListener("focus", () => loadLoras().catch(() => undefined)); // others' trainings, and files put there by hand
   await openLink();
   if (takeWanted()) generate();
 }

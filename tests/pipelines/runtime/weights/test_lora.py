@@ -259,3 +259,78 @@ def test_a_damaged_file_is_refused(tmp_path: Path) -> None:
     for one in (lora, replace(lora, path=tmp_path / "nowhere.safetensors")):
         with pytest.raises(ModelError, match="The LoRA x cannot be read"):
             read_updates(one, scale=1.0, spellings=SPELLINGS, places=PLACES, model=MODEL)
+
+
+PEFT_NAME = "transformer.base_model.model.blocks.0.attn1.to_q"
+PEFT_PAIR = {f"{PEFT_NAME}.lora_B.weight": UP, f"{PEFT_NAME}.lora_A.weight": DOWN}
+
+
+@pytest.mark.parametrize(
+    ("config", "header", "factor"),
+    [
+        ({"peft_type": "LORA", "r": 2, "lora_alpha": 8}, {}, 4.0),
+        ({"r": 2, "lora_alpha": 8, "use_rslora": True}, {}, 8 / 2**0.5),
+        ({"r": 2, "lora_alpha": 8, "alpha_pattern": {"attn1.to_q": 4}, "rank_pattern": {"attn1.to_q": 2}}, {}, 2.0),
+        ({"r": 2, "lora_alpha": 2}, {}, 1.0),
+        ({"r": 2, "lora_alpha": 8}, {"lora_alpha": "4", "r": "2"}, 2.0),
+        ({"r": 2, "lora_alpha": None}, {}, 1.0),
+        ("no JSON", {}, 1.0),
+    ],
+)
+def test_the_scale_of_a_folder_of_peft_s_counts_where_the_header_has_none(
+    read: Read, tmp_path: Path, config: object, header: dict[str, str], factor: float
+) -> None:
+    (tmp_path / "adapter_config.json").write_text(json.dumps(config))
+    reading = read(PEFT_PAIR, **header)
+    update = reading.updates["transformer"]["blocks.0.attn1.to_q.weight"]
+    np.testing.assert_allclose(compute(update, slice(0, 1), slice(0, 1)), [[2 * factor]], rtol=1e-6)
+    if factor != 1 and not header:
+        assert reading.notes == (
+            f"LoRA x: adapter_config.json beside it says alpha and rank, so it counts {factor:g} times its strength.",
+        )
+
+
+def test_a_description_beside_several_files_is_of_the_one_that_peft_calls_so(read: Read, tmp_path: Path) -> None:
+    (tmp_path / "adapter_config.json").write_text('{"r": 2, "lora_alpha": 8}')
+    (tmp_path / "adapter_model.safetensors").touch()
+    reading = read(PEFT_PAIR)
+    update = reading.updates["transformer"]["blocks.0.attn1.to_q.weight"]
+    np.testing.assert_allclose(compute(update, slice(0, 1), slice(0, 1)), [[2]])
+
+
+def test_that_peft_s_alpha_is_not_there_is_said(read: Read) -> None:
+    assert read(PEFT_PAIR).notes == (
+        "LoRA x: it says no alpha, which peft keeps in adapter_config.json beside its file; it counts as if alpha were "
+        "its rank.",
+    )
+
+
+def test_an_alpha_of_0_is_the_rank_and_said(read: Read) -> None:
+    """As kohya's trainers and LyCORIS read it."""
+    reading = read(PAIR | {f"{NAME}.alpha": np.asarray(0.0)})
+    update = reading.updates["transformer"]["blocks.0.attn1.to_q.weight"]
+    np.testing.assert_allclose(compute(update, slice(0, 1), slice(0, 1)), [[2]])
+    assert reading.notes == (
+        "LoRA x: in 1 of its layers alpha is 0, which is read as the rank, as its trainer does: "
+        "transformer.blocks.0.attn1.to_q.",
+    )
+
+
+def test_a_dora_with_lengths_of_the_columns_of_several_layers_is_refused_as_what_it_is(tmp_path: Path) -> None:
+    """Older LyCORIS' default, of a layer that the original has as one; sizes have nothing to do with it."""
+    shapes = {f"attn.to_{one}.weight": (6, 4) for one in "qkv"}
+    places = {"transformer": {name: LayerWeight(parameter=name, shape=shape) for name, shape in shapes.items()}}
+    layers = list_layers(places)
+    aliases = {"transformer": {"attn.qkv": tuple(layers["transformer"])}}
+    file = tmp_path / "x.safetensors"
+    pair = {"attn.qkv.lora_up.weight": np.ones((18, 2)), "attn.qkv.lora_down.weight": DOWN}
+    save_tensors(file, pair | {"attn.qkv.dora_scale": np.ones((1, 4))})
+    spellings = Spellings(layers=layers, prefixes={"": "transformer"}, aliases=aliases)
+    with pytest.raises(ModelError, match="attn.qkv is a DoRA whose lengths are those of the columns of 3 layers"):
+        read_updates(
+            LoraFile(ref="x", title="x", family="flux2", path=file, size=0),
+            scale=1.0,
+            spellings=spellings,
+            places=places,
+            model=MODEL,
+        )

@@ -9,7 +9,7 @@ import torch
 from safetensors.torch import save_file
 from torch.nn.functional import conv2d
 
-from pipelines.runtime.weights.lora_build import MisfitError, build, deal_out
+from pipelines.runtime.weights.lora_build import JointLengthsError, MisfitError, build, deal_out, exchange_halves
 from pipelines.runtime.weights.lora_merge import adapt
 from pipelines.runtime.weights.lora_update import Update
 from pipelines.runtime.weights.stored import Destination, read_headers
@@ -141,7 +141,7 @@ def test_lycoris_may_give_columns_their_length(change: Change, draw: Callable[..
     expected = parts["dora_scale"] * whole / np.linalg.norm(whole, axis=0)
     update = build_weight(parts, base.shape)
     np.testing.assert_allclose(change(base, update), expected, atol=1e-5)
-    with pytest.raises(MisfitError):
+    with pytest.raises(JointLengthsError):
         deal_out(update, [(3, 9), (3, 9)])
 
 
@@ -170,3 +170,35 @@ def test_rows_of_several_weights_in_one_are_dealt_out(change: Change, draw: Call
 def test_another_size_is_a_misfit(draw: Callable[..., np.ndarray], parts: dict[str, tuple[int, ...]]) -> None:
     with pytest.raises(MisfitError):
         build_weight({name: draw(*shape) for name, shape in parts.items()}, (6, 9))
+
+
+@pytest.mark.parametrize("kind", ["pair", "loha", "lokr", "difference", "rows", "columns"])
+def test_halves_that_a_file_has_the_other_way_round_change_places(
+    change: Change, draw: Callable[..., np.ndarray], kind: str
+) -> None:
+    pair = {"down": draw(RANK, 9), "up": draw(6, RANK)}
+    parts = {
+        "pair": pair,
+        "loha": {name: draw(6, RANK) if name.endswith("a") else draw(RANK, 9)
+                 for name in ("hada_w1_a", "hada_w1_b", "hada_w2_a", "hada_w2_b")},
+        "lokr": {"lokr_w1": draw(3, 3), "lokr_w2": draw(2, 3)},
+        "difference": {"diff": draw(6, 9)},
+        "rows": pair | {"dora_scale": draw(6, 1)},
+        "columns": pair | {"dora_scale": draw(1, 9)},
+    }[kind]  # fmt: skip
+    base = draw(6, 9)
+    update = build_weight(parts, base.shape)
+    there = np.roll(base, 3, axis=0)  # the weight as the file's author has it
+
+    found = change(base, exchange_halves(update, 6))
+
+    np.testing.assert_allclose(found, np.roll(change(there, update), 3, axis=0), atol=1e-5)
+
+
+def test_a_slice_over_the_middle_of_exchanged_halves_is_of_both(draw: Callable[..., np.ndarray]) -> None:
+    values = draw(6, 4)
+    update = exchange_halves(build_weight({"diff": values}, (6, 4)), 6)
+
+    for start, stop in ((0, 6), (1, 3), (2, 5), (3, 6), (4, 5)):
+        found = update.compute((slice(start, stop), slice(1, 3)))  # pyrefly: ignore[missing-attribute]
+        np.testing.assert_allclose(found, SCALE * np.roll(values, 3, axis=0)[start:stop, 1:3], rtol=1e-6)

@@ -44,6 +44,7 @@ def test_all_that_happens_is_told_as_it_is_described(
     sheets.compose_due(database, studio.settings.outputs_dir)
     client.post("/api/v1/outputs/trash", json={"ids": [f"{done}-0"]})
     client.post("/api/v1/jobs/clear")
+    client.delete(f"/api/v1/trainings/{paused}")
     written = [event.to_json() for event in events.read_after(database, 0)]
     for event in written:
         CHECK.validate_python(event)

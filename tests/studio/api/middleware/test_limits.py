@@ -1,6 +1,7 @@
 """How long a body may be and take, whatever its headers promise, and how many of them a client has under way."""
 
 import asyncio
+import json
 from collections.abc import Iterator
 from typing import Any
 
@@ -18,6 +19,16 @@ def test_a_body_that_says_it_is_too_long_is_not_read(client: TestClient) -> None
         answer = client.post(path, content=b"{}", headers=headers)
         assert answer.status_code == 413
         assert answer.json()["error"]["title"] == "This is too large"
+
+
+def test_a_training_has_room_for_all_pictures_and_captions_that_it_may_have(client: TestClient) -> None:
+    pictures = [{"id": f"upload-{number:016x}", "caption": "水" * 2000} for number in range(500)]
+    asked = {"model": "demo-sdxl", "name": "water", "pictures": pictures, "prior_prompts": ["水" * 2000] * 500}
+    answer = client.post("/api/v1/trainings", content=json.dumps(asked), headers={"Content-Type": "application/json"})
+    assert answer.status_code == 422
+    assert answer.json()["error"]["fields"]["pictures.0.id"].startswith("there is no picture")
+    too_long = {"Content-Length": str(limits.MAX_TRAINING_BYTES + 1)}
+    assert "may have 13 MB" in client.post("/api/v1/trainings", headers=too_long).json()["error"]["detail"]
 
 
 @pytest.mark.parametrize("path", ["/api/v1/jobs", "/api/v1/outputs/zip"])

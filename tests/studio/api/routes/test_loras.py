@@ -62,12 +62,29 @@ def test_one_that_was_added_can_be_used_at_once(client: TestClient, encode_lora:
     assert client.delete("/api/v1/loras/pixel").status_code == 404
 
 
+def test_a_folder_of_peft_s_is_listed_used_and_deleted_by_its_name(
+    client: TestClient, settings: Settings, encode_lora: EncodeLora
+) -> None:
+    folder = settings.loras_dir / "ink"
+    folder.mkdir(parents=True)
+    (folder / "adapter_model.safetensors").write_bytes(encode_lora())
+    (folder / "adapter_config.json").write_text('{"r": 2, "lora_alpha": 8}')
+    assert list_refs(client) == ["ink"]
+    assert send(client, encode_lora(), name="ink.safetensors").status_code == 409
+    recipe = {"model": "demo-sdxl", "prompt": "A boat", "loras": [{"ref": "ink", "scale": 0.5}]}
+    assert client.post("/api/v1/jobs", json=recipe).status_code == 201
+    assert client.delete("/api/v1/loras/ink").status_code == 204
+    assert list_refs(client) == [*folder.iterdir()] == []
+
+
 def test_a_name_that_is_taken_stays_as_it_is(client: TestClient, add_lora: AddLora, encode_lora: EncodeLora) -> None:
     file = add_lora("pixel", "wan")
     before = file.read_bytes()
-    answer = send(client, encode_lora("sdxl"))
-    assert answer.status_code == 409
-    assert "another name" in answer.json()["error"]["advice"]
+    for name in ("pixel.safetensors", "PIXEL.safetensors"):
+        answer = send(client, encode_lora("sdxl"), name)
+        assert answer.status_code == 409
+        assert answer.json()["error"]["detail"] == "'pixel' is in the loras folder."
+        assert "another name" in answer.json()["error"]["advice"]
     assert file.read_bytes() == before
 
 
@@ -220,3 +237,29 @@ def encode_wan() -> bytes:
     entry = {"dtype": "F32", "shape": [1, 5120], "data_offsets": [0, 20480]}
     text = json.dumps({"diffusion_model.blocks.0.self_attn.q.lora_down.weight": entry}).encode()
     return len(text).to_bytes(8, "little") + text + bytes(20480)
+
+
+def test_one_comes_as_the_file_that_it_is_under_its_name(client: TestClient, add_lora: AddLora) -> None:
+    file = add_lora("水彩", title="Watercolour")
+    (file.parent / "folder").mkdir()
+    file = file.rename(file.parent / "folder" / file.name)
+    url = f"/api/v1/loras/{quote('folder/水彩', safe='')}/file"
+    whole = client.get(url)
+    assert (whole.content, whole.headers["content-type"]) == (file.read_bytes(), "application/octet-stream")
+    assert whole.headers["content-disposition"] == f"attachment; filename*=utf-8''{quote('水彩.safetensors')}"
+    head = client.head(url)
+    assert (head.status_code, head.content) == (200, b"")
+    assert int(head.headers["content-length"]) == file.stat().st_size
+    part = client.get(url, headers={"Range": "bytes=8-15"})
+    assert (part.status_code, part.content) == (206, file.read_bytes()[8:16])
+    assert client.get(url, headers={"If-None-Match": whole.headers["etag"]}).status_code == 304
+    file.unlink()
+    assert client.get(url).status_code == 404
+
+
+def test_what_is_no_lora_is_not_served(client: TestClient, settings: Settings) -> None:
+    settings.loras_dir.mkdir(parents=True, exist_ok=True)
+    (settings.loras_dir / "secret.safetensors").write_bytes(b"no header")
+    (settings.loras_dir.parent / "jobs.safetensors").write_bytes(b"not in the folder")
+    for ref in ("secret", "../jobs", "%2E%2E%2Fjobs", "nothing", str(settings.loras_dir / "secret")):
+        assert client.get(f"/api/v1/loras/{ref}/file").status_code == 404, ref

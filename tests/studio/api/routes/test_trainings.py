@@ -1,6 +1,7 @@
 """Trainings over REST, with a worker that pretends: asked, run, paused, gone on with, ended."""
 
 import json
+import time
 from collections.abc import Callable
 from dataclasses import replace
 from pathlib import Path
@@ -11,6 +12,8 @@ from fastapi.testclient import TestClient
 
 from pipelines.files.metadata import read_recipe_of
 from pipelines.models.catalog import Catalog, Shape
+from pipelines.runtime.weights import hub
+from pipelines.stages import Progress
 from studio import events
 from studio.access.users import Users
 from studio.access_settings import EVERYBODY, Mode
@@ -19,6 +22,7 @@ from studio.database import Database
 from studio.jobs import claims, queue, trainings
 from studio.jobs.line.places import read_places
 from studio.jobs.states import JobState
+from studio.library import uploads
 from studio.library.records import read_output
 from studio.settings import Settings
 from studio.worker.learning import Learnt, Lesson, pretend_to_learn
@@ -275,6 +279,17 @@ def test_when_the_server_stops_a_training_saves_and_stays_in_line(
     assert look(client, job_id)["job"]["state"] == "done"
 
 
+def test_an_interrupted_training_says_what_its_own_button_does(
+    client: TestClient, ask: Ask, database: Database
+) -> None:
+    job_id = ask()
+    assert claims.claim_next(database, resident=None)
+    claims.interrupt_running(database)
+    error = look(client, job_id)["job"]["error"]
+    assert error["detail"] == "The server stopped while this training was running."
+    assert error["advice"] == "Go on continues from its last saved step."
+
+
 def test_a_lost_claim_leaves_nothing_behind(client: TestClient, worker: Worker, ask: Ask, database: Database) -> None:
     job_id = ask()
     interrupt(worker, 6, lambda: claims.requeue_running(database))
@@ -308,9 +323,14 @@ def test_all_that_is_wrong_is_told_at_once_by_field(
     assert error["fields"].keys() == {"model", "name", "pictures.0.id", "pictures.1.caption", "pictures.2.id"}
     error = ask(expects=422, name="...", pictures=[], sample_prompts=["x" * 40_000])
     assert error["fields"].keys() == {"name", "pictures", "sample_prompts.0"}
+    blank = ask(expects=422, name=" ", trigger="", pictures=[{"id": upload("white")}])["fields"]
+    assert blank == {
+        "name": "give it a name",
+        "pictures.0.caption": "write what is to be seen, or give a trigger word",
+    }, "nothing is said of the sample's prompt, which is that caption"
     assert ask(expects=422, strength="brutal")["fields"].keys() == {"strength"}
-    ask(name="wanted")
-    assert ask(expects=422, name="Wanted")["fields"].keys() == {"name"}
+    ask(name="wänted")
+    assert "has not ended" in ask(expects=422, name="WÄNTED")["fields"]["name"]
 
 
 def test_pictures_of_other_things_are_made_first_and_their_time_is_told_apart(
@@ -324,7 +344,7 @@ def test_pictures_of_other_things_are_made_first_and_their_time_is_told_apart(
         return usual(replace(lesson, on_event=lambda event: (heard.append((event["event"],)), lesson.on_event(event))))
 
     usual, worker.learn = worker.learn, learn
-    job_id = ask(prior_prompts=["auto", " A dog ", "A dog"], steps=2)
+    job_id = ask(prior_prompts=["auto", " A dog ", "A dog"], steps=11)
     worker.run_next()
     examples = tuple(example.prompt for example in model.examples)
     assert heard[0] == ((*examples, "A dog"), 1.0)
@@ -338,7 +358,7 @@ def test_pictures_of_other_things_are_made_first_and_their_time_is_told_apart(
     told = next(one for one in choices["models"] if one["id"] == model.id)
     assert told["prior"]["prompts"] == len(examples)
     assert told["prior"]["picture"]["seconds"] > 0
-    assert (told["strengths"]["usual"]["seconds"] > 0, told["strengths"]["usual"]["alone"]["seconds"]) == (True, None)
+    assert told["strengths"]["usual"]["seconds"] > 0
 
     plain, first = ask(name="plain", steps=2), ask(name="first", prior_prompts=["auto", "A dog"], steps=2)
     waits = [look(client, job_id)["job"]["eta_s"] for job_id in (plain, first)]
@@ -387,8 +407,6 @@ def test_prompts_of_other_things_that_cannot_be_are_named(ask: Ask) -> None:
 def test_the_pictures_of_a_training_stay_as_long_as_it_may_go_on(
     client: TestClient, ask: Ask, database: Database, settings: Settings
 ) -> None:
-    from studio.library import uploads
-
     job_id = ask()
     uploads.forget_unused(database, settings.uploads_dir, now_s=1e12)
     ids = [picture["id"] for picture in look(client, job_id)["pictures"]]
@@ -402,16 +420,92 @@ def test_a_training_is_no_recipe(client: TestClient, ask: Ask) -> None:
 
 
 def test_what_a_training_takes_is_known_once_one_was_measured(client: TestClient, worker: Worker, ask: Ask) -> None:
-    def read() -> Any:
-        choices = client.get("/api/v1/trainings/choices").json()
-        return next(model for model in choices["models"] if model["id"] == "demo-sdxl")["strengths"]["usual"]
-
-    assert (read()["steps"], read()["seconds"]) == (500, None)
-    ask()
+    told = read_strength(client)
+    assert (told["steps"], told["seconds"], told["is_about"]) == (500, None, False)
+    ask(steps=11)
     worker.run_next()
-    assert read()["seconds"] > 0
+    assert read_strength(client)["seconds"] > 0
     job_id = ask(name="other")
     assert look(client, job_id)["job"]["eta_s"] > 0
+
+
+@pytest.mark.parametrize(("trigger", "known", "other"), [("zorb", "usual", "alone"), ("", "alone", "usual")])
+def test_trainings_with_twins_and_without_tell_each_others_time(  # noqa: PLR0917 - fixtures
+    client: TestClient, worker: Worker, ask: Ask, upload: Callable[..., str], trigger: str, known: str, other: str
+) -> None:
+    ask(trigger=trigger, pictures=[{"id": upload("red"), "caption": "A zorb"}], steps=11)
+    worker.run_next()
+    told = read_strength(client)
+    times = {"usual": told, "alone": told["alone"]}
+    assert [times[name]["is_about"] for name in (known, other)] == [False, True]
+    assert times["usual"]["step_s"] == pytest.approx(2 * times["alone"]["step_s"], abs=1e-3)
+    assert times["usual"]["seconds"] > times["alone"]["seconds"] > 0
+
+
+@pytest.mark.parametrize("act", ["pause", "cancel"])
+def test_a_training_that_ended_early_teaches_what_a_step_takes(
+    client: TestClient, worker: Worker, ask: Ask, database: Database, act: str
+) -> None:
+    job_id = ask(steps=30)
+    url = f"/api/v1/trainings/{job_id}/pause" if act == "pause" else f"/api/v1/jobs/{job_id}"
+    interrupt(worker, 20, lambda: client.request("POST" if act == "pause" else "DELETE", url))
+    worker.run_next()
+    assert look(client, job_id)["job"]["state"] in ("paused", "cancelled")
+    told = read_strength(client)
+    assert (told["is_about"], told["seconds"]) == (True, pytest.approx(500 * told["step_s"]))
+    before = len(database.read("SELECT * FROM timings"))
+    client.post(f"/api/v1/trainings/{job_id}/continue")
+    worker.run_next()
+    [row] = database.read("SELECT step_s, fixed_s FROM timings ORDER BY id DESC LIMIT 1")
+    assert (len(database.read("SELECT * FROM timings")), row["step_s"] > 0, row["fixed_s"]) == (before + 1, True, None)
+
+
+def read_strength(client: TestClient) -> Any:
+    choices = client.get("/api/v1/trainings/choices").json()
+    return next(model for model in choices["models"] if model["id"] == "demo-sdxl")["strengths"]["usual"]
+
+
+def test_what_is_left_is_told_by_steps_alone_and_while_it_does_other_things_too(
+    client: TestClient, worker: Worker, ask: Ask, database: Database
+) -> None:
+    """Thirty steps of 20 ms, between which something is compiled for half a second, and samples are made twice."""
+    job_id = ask(steps=30)
+
+    def learn(lesson: Lesson) -> Learnt:
+        def hear(event: dict[str, Any]) -> None:
+            if event["event"] == "step" and event["step"] == 3:
+                lesson.on_event({"event": "compiling", "shape": "192x320"})
+                time.sleep(0.5)
+            lesson.on_event(event)
+
+        return pretend_to_learn(replace(lesson, on_event=hear), step_s=0.02)
+
+    worker.learn = learn
+    worker.run_next()
+    told = [json.loads(event.data) for event in events.read_after(database, 0) if event.job_id == job_id]
+    steps = [event for event in told if event.get("phase") == "training" and "eta_s" in event]
+    known = [(event["step"], event["eta_s"]) for event in steps if event["eta_s"] is not None]
+    assert known[0][0] > 7, "too few steps were heard before"
+    assert all(left_s < 2 for _, left_s in known), "by the time since the first step it would be four and more"
+
+
+def test_what_is_told_of_its_samples_names_no_file_of_this_machine(
+    client: TestClient, worker: Worker, ask: Ask, database: Database
+) -> None:
+    job_id = ask()
+
+    def learn(lesson: Lesson) -> Learnt:
+        def hear(event: dict[str, Any]) -> None:
+            lesson.on_event(event)
+            if event["event"] == "step" and event["step"] == 2:
+                lesson.on_progress(Progress(phase="loading", detail="LoRA /data/training/samples/zorb-000002"))
+
+        return pretend_to_learn(replace(lesson, on_event=hear))
+
+    worker.learn = learn
+    worker.run_next()
+    told = [json.loads(event.data) for event in events.read_after(database, 0) if event.job_id == job_id]
+    assert [event["phase_detail"] for event in told if event.get("phase") == "loading"] == [""]
 
 
 def test_models_that_cannot_learn_are_no_choice(client: TestClient, catalog: Catalog) -> None:
@@ -419,6 +513,19 @@ def test_models_that_cannot_learn_are_no_choice(client: TestClient, catalog: Cat
     assert "demo-sdxl" in ids
     assert "clips" not in ids
     assert not [model.id for model in catalog.models if model.min_images and model.id in ids]
+
+
+def test_choices_say_what_is_not_on_this_machine_and_which_weights_learn(
+    settings: Settings, database: Database, catalog: Catalog, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    here = {"black-forest-labs/FLUX.2-klein-4B", "stabilityai/stable-diffusion-xl-base-1.0"}
+    monkeypatch.setattr(hub, "is_here", lambda model: not model.repo or model.repo in here)
+    client = TestClient(create_api(replace(settings, fake=False), database, catalog))
+    models = {model["id"]: model for model in client.get("/api/v1/trainings/choices").json()["models"]}
+    told = {name: (models[name]["is_here"], models[name]["starts_from"]) for name in ("demo-sdxl", "sdxl-base", "sd15")}
+    assert told == {"demo-sdxl": (True, None), "sdxl-base": (True, None), "sd15": (False, None)}
+    klein = models["flux2-klein-4b"]
+    assert (klein["is_here"], klein["starts_from"]) == (False, "black-forest-labs/FLUX.2-klein-base-4B")
 
 
 @pytest.mark.parametrize(("allowed", "status"), [((), 403), (("ada",), 201), ((EVERYBODY,), 201)])
@@ -466,6 +573,15 @@ def test_the_model_in_memory_leaves_before_a_training(worker: Worker, ask: Ask, 
     assert seen == [None]
 
 
+def test_a_training_tells_all_that_was_asked_so_that_it_can_be_asked_again(client: TestClient, ask: Ask) -> None:
+    told = look(
+        client, ask(preserve=False, prior_prompts=["auto", "A dog"], sample_prompts=["A zorb"], strength="strong")
+    )
+    names = ("trigger", "preserve", "prior_prompts", "sample_prompts", "strength")
+    assert [told[name] for name in names] == ["zorb", False, ["auto", "A dog"], ["A zorb"], "strong"]
+    assert [picture["caption"] for picture in told["pictures"]] == ["A red zorb", ""]
+
+
 def test_trainings_are_listed_newest_first(client: TestClient, ask: Ask) -> None:
     first, second = ask(), ask(name="other")
     listed = client.get("/api/v1/trainings").json()["trainings"]
@@ -480,3 +596,124 @@ def test_a_job_that_makes_pictures_is_no_training(
     assert client.get(f"/api/v1/trainings/{job.id}").status_code == 404
     assert client.post(f"/api/v1/trainings/{job.id}/pause").status_code == 404
     assert trainings.read_training(database, job.id) is None
+
+
+def ended(client: TestClient, worker: Worker, ask: Ask, state: str, **fields: Any) -> str:
+    """A training in this state, with a curve and something to go on from unless it is done."""
+    job_id = ask(**fields)
+    if state == "paused":
+        interrupt(worker, 5, lambda: client.post(f"/api/v1/trainings/{job_id}/pause"))
+    elif state == "cancelled":
+        interrupt(worker, 5, lambda: client.delete(f"/api/v1/jobs/{job_id}"))
+    worker.run_next()
+    assert look(client, job_id)["job"]["state"] == state
+    return job_id
+
+
+@pytest.mark.parametrize("state", ["done", "cancelled", "paused"])
+def test_a_deleted_training_leaves_its_lora_and_what_it_cost_and_nothing_else(
+    client: TestClient, worker: Worker, ask: Ask, state: str
+) -> None:
+    database, settings = client.app.state.studio.database, worker.settings
+    job_id = ended(client, worker, ask, state, sample_prompts=["A secret zorb"])
+    images = [picture["id"] for picture in look(client, job_id)["pictures"]]
+    usage = client.get("/api/v1/system/usage").json()
+    assert (settings.training_dir / job_id).is_dir()
+    answer = client.delete(f"/api/v1/trainings/{job_id}")
+    assert (answer.status_code, answer.content) == (204, b"")
+    assert not (settings.training_dir / job_id).exists()
+    for path in (f"trainings/{job_id}", f"trainings/{job_id}/samples/16/0"):
+        assert client.get(f"/api/v1/{path}").status_code == 404
+    assert client.delete(f"/api/v1/trainings/{job_id}").status_code == 404
+    assert client.get("/api/v1/trainings").json()["trainings"] == []
+    assert [lora["ref"] for lora in client.get("/api/v1/loras").json()["loras"]] == ["zorb"] * (state == "done")
+    assert client.get("/api/v1/system/usage").json() == usage
+    job = client.get(f"/api/v1/jobs/{job_id}").json()
+    assert (job["is_cleared"], job["recipe"]["prompt"], job["title"]) == (True, "", "zorb")
+    assert job["state"] == ("cancelled" if state == "paused" else state)
+    assert client.post(f"/api/v1/jobs/{job_id}/retry").status_code == 404
+    assert client.post(f"/api/v1/trainings/{job_id}/continue").status_code == 404
+    for table in ("training_points", "training_samples"):
+        assert database.read(f"SELECT * FROM {table}") == []
+    told = [event.kind for event in events.read_after(database, 0) if event.job_id == job_id]
+    assert told[-1] == "training.deleted"
+    uploads.forget_unused(database, settings.uploads_dir, now_s=1e12)
+    assert not any(uploads.read_upload(database, one) for one in images), "no job uses its pictures any more"
+
+
+def test_a_training_that_waits_or_runs_is_not_deleted(client: TestClient, worker: Worker, ask: Ask) -> None:
+    job_id = ask()
+    answers = [client.delete(f"/api/v1/trainings/{job_id}")]
+    interrupt(worker, 5, lambda: answers.append(client.delete(f"/api/v1/trainings/{job_id}")))
+    worker.run_next()
+    assert [answer.status_code for answer in answers] == [409, 409]
+    assert "Cancel it first" in answers[0].json()["error"]["advice"]
+    assert look(client, job_id)["job"]["state"] == "done"
+
+
+def test_what_a_deleted_training_taught_of_time_stays(client: TestClient, worker: Worker, ask: Ask) -> None:
+    job_id = ended(client, worker, ask, "done")
+    before = client.get("/api/v1/trainings/choices").json()
+    client.delete(f"/api/v1/trainings/{job_id}")
+    assert client.get("/api/v1/trainings/choices").json() == before
+
+
+def test_who_trained_a_lora_deletes_it_and_nobody_elses(  # noqa: PLR0917 - fixtures
+    settings: Settings,
+    database: Database,
+    catalog: Catalog,
+    client: TestClient,
+    worker: Worker,
+    upload: Callable[..., str],
+    add_lora: Callable[..., Path],
+) -> None:
+    people = frozenset(("ada", "bob"))
+    access = replace(settings.access, mode=Mode.PASSWORD, who_may_train=people)
+    users = Users(settings.users_file)
+    clients = {}
+    api = create_api(replace(settings, access=access), database, replace(catalog, loras_dir=settings.loras_dir))
+    for name in people:
+        users.add(name, password=None, is_admin=False)
+        clients[name] = TestClient(api, headers={"Authorization": f"Bearer {users.add_token(name)}"})
+    ada, bob = clients["ada"], clients["bob"]
+    add_lora("shared")
+    asked = {"model": "demo-sdxl", "name": "zorb", "trigger": "zorb", "steps": 2}
+    training = ada.post("/api/v1/trainings", json=asked | {"pictures": [{"id": upload(owner="ada")}]}).json()["id"]
+    worker.run_next()
+
+    def may_delete(who: TestClient) -> list[str]:
+        return [lora["ref"] for lora in who.get("/api/v1/loras").json()["loras"] if lora["may_delete"]]
+
+    assert (may_delete(ada), may_delete(bob), may_delete(client)) == (["zorb"], [], ["shared", "zorb"])
+    assert bob.get("/api/v1/loras/zorb/file").status_code == 200, "everybody may use it"
+    assert bob.delete(f"/api/v1/trainings/{training}").status_code == 404
+    assert ada.delete(f"/api/v1/trainings/{training}").status_code == 204, "and the right to the LoRA stays"
+    assert (bob.delete("/api/v1/loras/zorb").status_code, ada.delete("/api/v1/loras/shared").status_code) == (403, 403)
+    assert ada.delete("/api/v1/loras/zorb").status_code == 204
+    add_lora("zorb", title="Somebody else's")
+    assert ada.delete("/api/v1/loras/zorb").status_code == 403
+
+
+def test_a_taken_name_says_whose_lora_has_it_in_any_case_of_letters(
+    client: TestClient, worker: Worker, ask: Ask, add_lora: Callable[..., Path]
+) -> None:
+    ask()
+    worker.run_next()
+    own = ask(expects=422, name="ZORB")["fields"]["name"]
+    assert own == "your LoRA 'zorb' has this name: delete it first, or choose another name"
+    add_lora("Shared")
+    assert ask(expects=422, name="shared")["fields"]["name"] == "there is a LoRA 'Shared' already; choose another name"
+    assert client.delete("/api/v1/loras/zorb").status_code == 204
+    ask(name="ZORB")
+
+
+def test_a_name_that_no_file_can_have_is_changed_and_told(client: TestClient, upload: Callable[..., str]) -> None:
+    def send(name: str) -> Any:
+        pictures = [{"id": upload("red"), "caption": "A zorb"}]
+        answer = client.post("/api/v1/trainings", json={"model": "demo-sdxl", "name": name, "pictures": pictures})
+        return answer.raise_for_status().json()
+
+    changed, kept = send("a/b"), send(" odd one")
+    assert (changed["name"], kept["name"]) == ("a_b", "odd one")
+    notes = [look(client, training["id"])["job"]["notes"] for training in (changed, kept)]
+    assert notes == [["The LoRA will be called 'a_b': a file's name cannot have all that was asked for."], []]

@@ -67,7 +67,7 @@ function update(tile, job, shown) {
   tile.setAttribute("aria-label", t("common.named", { name: t("canvas.making"), value: done }));
   live.style.setProperty("--done", fractionOf(job));
   if (job.preview_url) {
-    const image = tile.querySelector("img") ?? tile.insertBefore(el("img", { alt: "" }), live);
+    const image = tile.querySelector("img") ?? tile.insertBefore(el("img", { alt: "", onerror: () => image.remove() }), live);
     image.style.objectPosition = framesIn(job.recipe.shape) > 1 ? "left" : ""; // the first of the frames side by side
     if (image.src !== job.preview_url) image.src = job.preview_url;
   }

@@ -71,8 +71,24 @@ export function uploadPicture(file, onPercent) {
 
 export const uploadLora = (file, onPercent) => upload(`${LORAS}?${new URLSearchParams({ name: file.name })}`, file, onPercent);
 
+let uploads = 0; // on their way
+
+/** Leaving the page would end them: the browser asks whether to. */
+const hold = (event) => event.preventDefault();
+
+function countUploads(change) {
+  uploads += change;
+  if (uploads) addEventListener("beforeunload", hold);
+  else removeEventListener("beforeunload", hold);
+}
+
 /** `onPercent` follows the file on its way, which fetch cannot tell. */
 function upload(path, body, onPercent) {
+  countUploads(1);
+  return transfer(path, body, onPercent).finally(() => countUploads(-1));
+}
+
+function transfer(path, body, onPercent) {
   return new Promise((resolve, reject) => {
     const request = new XMLHttpRequest();
     request.upload.onprogress = ({ loaded, total }) => onPercent(Math.round((100 * loaded) / total));
@@ -114,6 +130,7 @@ export const previewPath = (id) => `${JOBS}/${encodeURIComponent(id)}/preview.jp
 export const readMe = () => call("GET", "api/v1/me");
 export const readHealth = () => call("GET", "api/v1/health");
 export const readLoras = () => call("GET", LORAS);
+export const loraFile = (ref) => at(`${LORAS}/${encodeURIComponent(ref)}/file`);
 export const deleteLora = (ref) => call("DELETE", `${LORAS}/${encodeURIComponent(ref)}`);
 export const readModels = async () => withNames(await call("GET", "api/v1/models"));
 
@@ -219,12 +236,13 @@ export const cancelPlan = () => call("DELETE", `${SYSTEM}/plan`);
 
 const TRAININGS = "api/v1/trainings";
 const trainingPath = (id) => `${TRAININGS}/${encodeURIComponent(id)}`;
-export const readTrainings = () => call("GET", TRAININGS);
+export const readTrainings = () => call("GET", `${TRAININGS}?limit=200`);
 export const readTrainingChoices = () => call("GET", `${TRAININGS}/choices`);
 export const readTraining = (id) => call("GET", trainingPath(id));
 export const submitTraining = (asked) => call("POST", TRAININGS, asked);
 export const pauseTraining = (id) => call("POST", `${trainingPath(id)}/pause`);
 export const continueTraining = (id) => call("POST", `${trainingPath(id)}/continue`);
+export const deleteTraining = (id) => call("DELETE", trainingPath(id));
 
 const PRESETS = "api/v1/presets";
 

@@ -6,6 +6,7 @@ const ALL = ["create", "train", "gallery", "presets", "system"];
 /** Rows in the order of the help; `keys` are as the browser names them, modifiers in front. */
 export const KEYMAP = [
   { id: "generate", on: ["create"], keys: ["Ctrl+Enter"] },
+  { id: "learn", on: ["train"], keys: ["Ctrl+Enter"] },
   { id: "prompt", on: ["create"], keys: ["/"] },
   { id: "newer", on: ["create"], keys: ["ArrowLeft"] },
   { id: "older", on: ["create"], keys: ["ArrowRight"] },

@@ -15,12 +15,9 @@ const SPANS = {
   denoising: [0.16, 0.92],
   decoding: [0.92, 0.97],
   saving: [0.97, 1],
-  // Of a training, whose steps are nearly all of it.
-  preparing: [0.1, 0.16],
-  training: [0.16, 0.97],
-  sampling: [0.16, 0.97],
 };
-const STEPPING = ["denoising", "training", "sampling"]; // how far these are, the job's steps tell
+const STEPPING = ["denoising", "training"]; // how far these are, the job's steps tell
+const SHAPE = /^\d+x\d+(x\d+)?$/;
 const BYTES = 1e6; // totals above this are bytes, not files or steps
 
 /** Nobody knows what passes on a server that is out of reach. */
@@ -45,22 +42,40 @@ export function withError(left, job) {
 /** A phase of a job or a plan (pipelines/stages.py) in the visitor's language. */
 export const phaseName = (phase) => (has(`phase.${phase}`) ? t(`phase.${phase}`) : capitalized(phase));
 
+/** Of a training the share of its steps, whatever it does between them: they are nearly all of it, and it may go on later. */
 export function fractionOf(job) {
+  if (job.kind === "train") return job.steps > 0 ? Math.min(1, job.step / job.steps) : 0;
   const [from, to] = SPANS[job.phase] ?? [0, 0];
-  const [done, total] = STEPPING.includes(job.phase) ? [job.step, job.steps] : [job.phase_done, job.phase_total];
+  const [done, total] = isStepping(job) ? [job.step, job.steps] : [job.phase_done, job.phase_total];
   return total > 0 ? from + (to - from) * Math.min(1, done / total) : from;
 }
 
-/** "Compiling 256 × 256", "Denoising 7/12", "Downloading 312/6940 MB". */
+const isStepping = (job) => STEPPING.includes(job.phase);
+
+/** "Compiling 256 × 256", "Denoising 7/12", "Downloading 312/6940 MB"; once it shall end, what it still does. */
 export function phaseText(job) {
-  if (job.cancel_requested) return t("progress.cancelling");
+  if (!job.cancel_requested) return workText(job);
+  return isStepping(job) || !job.phase ? t("progress.cancelling") : t("progress.cancellingAfter", { work: workText(job) });
+}
+
+/** What a running training does that somebody wants to pause: what compiles has no steps. */
+export const pausingText = (job) =>
+  isStepping(job) || !job.phase ? t("train.pausing") : t("train.pausingAfter", { work: workText(job) });
+
+function workText(job) {
   if (!job.phase) return t("progress.starting");
   const name = phaseName(job.phase);
-  if (job.phase === "denoising" || job.phase === "training") return `${name} ${job.step}/${job.steps}`;
+  if (isStepping(job)) return `${name} ${job.step}/${job.steps}`;
   const { phase_done: done, phase_total: total, phase_detail: detail } = job;
   if (total > BYTES) return `${name} ${Math.round(done / BYTES)}/${Math.round(total / BYTES)} MB`;
-  const what = job.phase === "compiling" ? ` ${shapeName(job.recipe.shape)}` : detail ? ` ${detail}` : "";
-  return total > 1 ? `${name}${what} ${done}/${total}` : `${name}${what}`;
+  const what = job.phase === "compiling" ? compiledFor(job) : detail;
+  return [name, what, total > 1 ? `${done}/${total}` : ""].filter(Boolean).join(" ");
+}
+
+/** What programs are compiled for; a training has pictures of several sizes, and names the one. */
+function compiledFor({ kind, phase_detail: detail, recipe }) {
+  if (kind !== "train") return shapeName(recipe.shape);
+  return SHAPE.test(detail) ? shapeName(detail) : detail;
 }
 
 /** A running job's one clock, always with a word: what is left, or, when that is unknown or was too little, what passed. */
@@ -73,7 +88,7 @@ export function timeText(job) {
 /** For narrow places: "Step 7/12 · 2 s left", "Compiling 7/10 · 3 s passed". */
 export function shortLine(job) {
   if (job.cancel_requested) return t("state.cancelling");
-  if (job.phase === "denoising" || job.phase === "training") return `${t("progress.step", { step: job.step, steps: job.steps })} · ${timeText(job)}`;
+  if (isStepping(job)) return `${t("progress.step", { step: job.step, steps: job.steps })} · ${timeText(job)}`;
   const count = job.phase_total > 1 && job.phase_total < BYTES ? ` ${job.phase_done}/${job.phase_total}` : "";
   return `${job.phase ? phaseName(job.phase) : t("progress.starting")}${count} · ${timeText(job)}`;
 }

@@ -148,6 +148,9 @@ export function forgetOldJobs() {
 /** Everything that it made was thrown away. */
 const isEmptied = (job) => job.state === "done" && job.outputs.length === 0;
 
+/** What came of a training stands in the Train view; its last samples are no pictures that somebody asked for. */
+const isEndedTraining = (job) => job.kind === "train" && isFinal(job);
+
 export const isFinal = (job) => job.state !== "queued" && job.state !== "running";
 
 const endOf = (job) => job.finished_at ?? job.created_at;
@@ -175,7 +178,7 @@ const othersJobs = (jobState) => [...(state.others?.values() ?? [])].filter((job
 const endedJobs = () =>
   [...state.jobs.values()].filter((job) => isFinal(job) && !isEmptied(job)).sort(byEnd);
 export const endedAndSheets = () => [...state.sheets.values(), ...endedJobs()].sort(byEnd);
-const doneJobs = () => endedAndSheets().filter((job) => job.state === "done");
+const doneJobs = () => endedAndSheets().filter((job) => job.state === "done" && !isEndedTraining(job));
 
 /** A waiting job's place in the whole line, others' jobs included; its place among one's own until the server has said. */
 export const placeOf = (job) => job.position ?? waitingJobs().findIndex((other) => other.id === job.id) + 1;
@@ -186,16 +189,16 @@ export const modelOf = (id) => state.models.find((model) => model.id === id) ?? 
 export function shownJob() {
   const { jobId, follows } = state.view;
   const chosen = follows ? undefined : (state.jobs.get(jobId) ?? state.sheets.get(jobId));
-  if (chosen && !isEmptied(chosen)) return chosen;
+  if (chosen && !isEmptied(chosen) && !isEndedTraining(chosen)) return chosen;
   return runningJob() ?? waitingJobs()[0] ?? endedAndSheets().find(isWorthShowing) ?? null;
 }
 
 /** A result always; bad news only while it is news, and until somebody waves it away. */
 function isWorthShowing(job) {
+  if (isEndedTraining(job)) return false;
   if (job.state === "done") return true;
-  if (job.state === "paused") return false; // its card in the queue and the Train view say it
   const isNews = Date.now() / 1000 - (job.finished_at ?? 0) < NEWS_S;
-  return job.state !== "cancelled" && isNews && !readDismissed().includes(mark(job));
+  return job.state !== "cancelled" && isNews && !isSetAside(job);
 }
 
 /** The output of the shown job that actions mean: the focused one, or the only one. */
@@ -245,13 +248,23 @@ const mark = (job) => `${job.id}@${job.finished_at}`;
 
 const readDismissed = () => recallJson(DISMISSED, []);
 
-export function dismiss(job) {
+/** Whether this visitor has waved it away. */
+export const isSetAside = (job) => readDismissed().includes(mark(job));
+
+export function setAside(job) {
   remember(DISMISSED, JSON.stringify([mark(job), ...readDismissed()].slice(0, 50)));
+  changed();
+}
+
+export function dismiss(job) {
+  setAside(job);
   follow();
 }
 
 /** Whether this visitor sees the System view, and adds what everybody here uses. */
 export const isOperator = () => state.me === null || state.me.is_operator;
+
+export const mayTrain = () => state.me?.may_train !== false;
 
 /** Whether this visitor may mark, tag and throw away the output; in a shared gallery others' are only to look at. */
 export const isMine = (output) => state.me === null || state.me.is_admin || output.owner === state.me.owner;

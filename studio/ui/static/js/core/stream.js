@@ -1,6 +1,19 @@
 // The one connection of this tab: events in, with everything read anew after a gap.
 
-import { at, previewPath, readGrids, readHealth, readJob, readJobs, readMe, readModels, readOutput, readQueue, readUsage } from "./api.js";
+import {
+  at,
+  previewPath,
+  readGrids,
+  readHealth,
+  readJob,
+  readJobs,
+  readMe,
+  readModels,
+  readOutput,
+  readQueue,
+  readTraining,
+  readUsage,
+} from "./api.js";
 import { parseJson } from "./json.js";
 import { changed, forgetOldJobs, isFinal, noteServerTime, putJob, putSheet, replaceJobs, runningJobs, state } from "./store.js";
 
@@ -12,6 +25,7 @@ const KINDS = [
   "training.step",
   "training.sample",
   "training.saved",
+  "training.deleted",
   "grid.done",
   "engine.state",
   "outputs.changed",
@@ -42,7 +56,15 @@ let tellGrid = () => undefined;
 /** @type {(event: any) => unknown} */
 let tellOutputs = () => undefined;
 
-/** `listener(event)` is called with every point, sample and saved state of a training. */
+/** @type {() => unknown} */
+let tellGap = () => undefined;
+
+/** `listener()` is called after a gap in the events: what it knows from events alone may have changed meanwhile. */
+export function onGap(listener) {
+  tellGap = listener;
+}
+
+/** `listener(event)` is called with every point, sample and saved state of a training, and when one is deleted. */
 export function onTraining(listener) {
   tellTraining = listener;
 }
@@ -71,6 +93,7 @@ export function onOutputs(listener) {
 export async function connect() {
   attempt += 1;
   const mine = attempt; // a later call takes over: never two streams in one tab
+  const before = state.isLoaded ? new Map(state.jobs) : null;
   source?.close();
   clearTimeout(retryTimer);
   try {
@@ -81,10 +104,17 @@ export async function connect() {
     return;
   }
   if (mine !== attempt) return;
+  if (before) tellMissed(before);
   source = new EventSource(at(`api/v1/events?after=${lastId}`));
   source.onopen = () => setConnection("live");
   source.onerror = lose;
   for (const kind of KINDS) source.addEventListener(kind, (message) => receive(kind, message));
+}
+
+/** What the events of a gap would have told. */
+function tellMissed(before) {
+  for (const job of state.jobs.values()) if (isFinal(job) && before.has(job.id) && !isFinal(before.get(job.id))) tellEnd(job);
+  tellGap();
 }
 
 /** The browser would reconnect by itself, but not after a proxy's 502, and not with a fresh look at the jobs. */
@@ -108,8 +138,16 @@ async function readAll() {
   replaceJobs(jobs);
   readSheets();
   // Who joins late sees the last preview at once; a "v" of its own, or the browser would show an older one.
-  for (const { id, step } of runningJobs())
-    if (step > 0) putJob({ id, preview_url: at(`${previewPath(id)}?v=joined-${lastId}`) });
+  for (const { id, kind, step } of runningJobs())
+    if (kind === "train") showLastSample(id);
+    else if (step > 0) putJob({ id, preview_url: at(`${previewPath(id)}?v=joined-${lastId}`) });
+}
+
+/** A training has a picture to show from its first sample on, long after its first step. */
+async function showLastSample(id) {
+  const training = await readTraining(id).catch(() => null); // deleted meanwhile, or the stream notices a lost server
+  const sample = training?.samples.at(-1);
+  if (sample && state.jobs.get(id)?.state === "running") putJob({ id, preview_url: at(sample.url) });
 }
 
 function putHealth({ engine, worker, workers }) {
@@ -161,6 +199,7 @@ function receive(kind, message) {
   }
   if (kind.startsWith("training.")) {
     tellTraining(event);
+    if (kind === "training.deleted") readJobsAnew();
     return;
   }
   if (kind === "outputs.changed") {

@@ -49,8 +49,10 @@ function apply() {
   const name = OTHERS.find((other) => other === place) ?? "create";
   document.documentElement.dataset.view = name;
   for (const link of document.querySelectorAll(".lu-views a"))
-    if (link.dataset.view === name) link.setAttribute("aria-current", "page");
-    else link.removeAttribute("aria-current");
+    if (link.dataset.view === name) {
+      link.setAttribute("aria-current", "page");
+      link.scrollIntoView({ block: "nearest", inline: "nearest" }); // on narrow phones they scroll
+    } else link.removeAttribute("aria-current");
   for (const listener of listeners) listener(name);
 }
 
@@ -61,6 +63,7 @@ export function mountViews() {
       showView(link.dataset.view);
       find(`lu-${link.dataset.view}-title`)?.focus();
     });
+  find("lu-skip").addEventListener("click", () => (isCreating() ? find("lu-prompt") : find(`lu-${shownView()}-title`)).focus());
   addEventListener("popstate", apply);
   apply();
 }

@@ -2,8 +2,9 @@
 // Not here: sending (actions.js), size cards (sizes.js), input pictures (inputs.js), LoRAs (loras.js), examples (examples.js).
 
 import { arrowsChoose, el, find, keyed, setIcon, setText } from "../core/dom.js";
-import { schedulerName, sentence, shapeName } from "../core/format.js";
+import { schedulerName, shapeName } from "../core/format.js";
 import { recallJson, remember } from "../core/memory.js";
+import { clearMessage, clearOnChange, focusProblem, tellProblems } from "../core/problems.js";
 import { changed, modelOf, shownOutput, state } from "../core/store.js";
 import { t, together } from "../core/text.js";
 import { toast } from "../core/toasts.js";
@@ -241,36 +242,28 @@ export function focusPrompt() {
 
 /** Messages of the server at their fields; anything without a field stands above the button. */
 export function showProblems(fields) {
-  const messages = new Map(Object.entries(fields));
-  const places = [...document.querySelectorAll("#lu-controls [data-message]")];
-  const known = new Set(places.map((place) => place.dataset.message));
-  const rest = [...messages].filter(([field]) => !known.has(field)).map(([field, message]) => `${field}: ${message}`);
-  if (rest.length) messages.set("recipe", [messages.get("recipe"), ...rest].filter(Boolean).join("; "));
-  for (const place of places) {
-    const message = messages.get(place.dataset.message) ?? "";
-    setText(place, sentence(message));
-    place.closest("[data-field]")?.classList.toggle("lu-wrong", Boolean(message));
-  }
-  const first = [...messages.keys()].find((field) => known.has(field));
-  if (first === "negative_prompt") openNegative();
-  const place = document.querySelector(`#lu-controls [data-field="${first}"]`);
-  const fold = place?.closest("details");
-  if (fold) fold.open = true;
-  place?.querySelector("textarea, select, input:not([hidden]), [role=radio], .lu-inputs-add:not([hidden])")?.focus({ preventScroll: true });
-  place?.querySelector(".lu-message")?.scrollIntoView({ block: "center" });
+  const form = find("lu-controls");
+  const rest = tellProblems(form, fields).map(([field, message]) => `${field}: ${message}`);
+  if (rest.length) tellProblems(form, { ...fields, recipe: [fields.recipe, ...rest].filter(Boolean).join("; ") });
+  if (fields.negative_prompt) openNegative();
+  for (const place of form.querySelectorAll("details [data-message]:not(:empty)")) place.closest("details").open = true;
+  focusProblem(form);
 }
 
 export function mountControls(onSubmit) {
   submit = onSubmit;
   draft = { ...draft, ...readDraft() };
+  clearOnChange(find("lu-controls"), "recipe");
   find("lu-controls").addEventListener("submit", (event) => {
     event.preventDefault();
     submit();
   });
   mountPrompt();
   mountInputs({
-    change: (images) => keep({ images }),
-    problem: (message) => (message ? showProblems({ images: message }) : clearProblem("images")),
+    change: (images) => {
+      clearProblem("images");
+      keep({ images });
+    },
     first: followPicture,
     fit: (fit) => change({ fit }),
   });
@@ -464,11 +457,7 @@ function keep(values) {
 }
 
 export function clearProblem(field) {
-  for (const name of [field, "recipe"]) {
-    const place = document.querySelector(`#lu-controls [data-message="${name}"]`);
-    if (place) setText(place, "");
-    place?.closest("[data-field]")?.classList.remove("lu-wrong");
-  }
+  for (const name of [field, "recipe"]) clearMessage(find("lu-controls"), name);
 }
 
 function readDraft() {

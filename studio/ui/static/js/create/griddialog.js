@@ -4,8 +4,9 @@
 import { countGrid, submitGrid } from "../core/api.js";
 import { allValues, axesOf, axisId } from "../core/axes.js";
 import { el, find, keyed, setText } from "../core/dom.js";
-import { sentence, shapeName, wholeSeconds } from "../core/format.js";
+import { shapeName, wholeSeconds } from "../core/format.js";
 import { recallJson, remember } from "../core/memory.js";
+import { tellProblems } from "../core/problems.js";
 import { follow, modelOf, state } from "../core/store.js";
 import { t, together } from "../core/text.js";
 import { toast } from "../core/toasts.js";
@@ -198,12 +199,7 @@ function showProblems(fields) {
   const own = Object.fromEntries(Object.entries(fields).map(([field, message]) => [field.split(".")[0], message]));
   const rest = Object.entries(fields).filter(([field]) => !AXES.includes(field.split(".")[0]));
   const below = rest.map(([field, message]) => (field === "grid" ? message : `${field.replace("recipe.", "")}: ${message}`));
-  for (const place of find("lu-xyz").querySelectorAll("[data-message]")) {
-    const name = place.dataset.message;
-    const message = name === "grid" ? below.join("; ") : (own[name] ?? "");
-    setText(place, sentence(message));
-    place.closest("[data-field]")?.classList.toggle("lu-wrong", Boolean(message));
-  }
+  tellProblems(find("lu-xyz"), { ...own, grid: below.join("; ") });
   if (Object.keys(fields).length) setText(find("lu-xyz-count"), "");
 }
 

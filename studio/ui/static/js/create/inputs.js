@@ -4,6 +4,7 @@
 import { at, inputThumbPath, uploadPicture } from "../core/api.js";
 import { arrowsChoose, el, find, icon, keyed, setStyles, setText } from "../core/dom.js";
 import { percent, shapeName } from "../core/format.js";
+import { makeLeftOut } from "../core/leftout.js";
 import { t, together } from "../core/text.js";
 import { toast } from "../core/toasts.js";
 import { saidList } from "../core/translate_server.js";
@@ -20,16 +21,17 @@ let count = 0;
 /**
  * @typedef {{ width: number, height: number }} Size
  * @type {{
- *   change: (ids: string[]) => unknown, problem: (text: string) => unknown,
- *   first: (size: Size) => unknown, fit: (fit: string) => unknown
+ *   change: (ids: string[]) => unknown, first: (size: Size) => unknown, fit: (fit: string) => unknown
  * }}
  */
-let tell = { change: () => undefined, problem: () => undefined, first: () => undefined, fit: () => undefined };
+let tell = { change: () => undefined, first: () => undefined, fit: () => undefined };
+let leftOut = { clear: () => undefined, add: (_name, _why) => undefined };
 
-/** `change(ids)` follows every picture that comes or goes; `problem(message)` says why one did not, "" that all is well;
- *  `first(size)` follows every new first picture, `fit(way)` how pictures shall fill the size. */
+/** `change(ids)` follows every picture that comes or goes, `first(size)` every new first one, `fit(way)` how pictures shall
+ *  fill the size. */
 export function mountInputs(listeners) {
   tell = listeners;
+  leftOut = makeLeftOut(find("lu-inputs-left"));
   arrowsChoose(find("lu-fit"));
   find("lu-fit").addEventListener("click", (event) => {
     const button = event.target.closest("[role=radio]");
@@ -48,7 +50,7 @@ export const firstSize = () => items[0]?.size ?? null;
 
 export const countInputs = () => items.length;
 
-/** True when every file has come; false when one did not, which its message says. */
+/** True when every file has come; false when one did not, which the list of those left out says. */
 export async function inputsSent() {
   const sent = await Promise.all(items.map((item) => item.sent));
   return sent.every(Boolean);
@@ -67,7 +69,7 @@ const tooMany = (max) => t("inputs.tooMany", { model: model.title, count: max })
 
 /** A picture that was made here. */
 export function addInput(id) {
-  tell.problem("");
+  leftOut.clear();
   makeRoom();
   items.push({ ...ofId(id), isNew: true });
   told();
@@ -93,15 +95,20 @@ export function addFiles(files) {
     toast(t("inputs.takesNone", { model: model.title }));
     return;
   }
-  tell.problem("");
-  const fitting = files.filter((file) => file.size <= MAX_BYTES);
-  if (fitting.length) makeRoom();
-  const taken = fitting.slice(0, Math.max(0, max - items.length));
-  for (const file of taken) items.push(send(file));
+  leftOut.clear();
+  if (files.some(({ size }) => size <= MAX_BYTES)) makeRoom();
+  for (const file of files) {
+    if (file.size > MAX_BYTES) leave(file.name, t("inputs.tooLarge"));
+    else if (items.length >= max) leave(file.name, tooMany(max));
+    else items.push(send(file));
+  }
   told();
-  const tooLarge = files.find((file) => file.size > MAX_BYTES);
-  if (tooLarge) tell.problem(t("inputs.tooLarge", { name: tooLarge.name }));
-  else if (taken.length < files.length) tell.problem(tooMany(max));
+}
+
+/** The row may be far down while files are dropped anywhere. */
+function leave(name, why) {
+  leftOut.add(name, why);
+  find("lu-inputs-left").scrollIntoView({ block: "center" });
 }
 
 /** The item of a file on its way. */
@@ -134,7 +141,7 @@ async function transfer(item, file) {
   } catch (error) {
     if (!items.includes(item)) return true;
     remove(item);
-    tell.problem(t("common.file", { name: file.name, text: together(error.message, error.advice) }));
+    leave(file.name, together(error.message, error.advice));
     return false;
   }
 }
@@ -218,7 +225,7 @@ function create(item) {
   const drop = () => {
     const next = tile.nextElementSibling ?? tile.previousElementSibling;
     const target = next?.querySelector("button");
-    tell.problem("");
+    leftOut.clear();
     remove(item);
     (target ?? find("lu-inputs-add")).focus();
   };

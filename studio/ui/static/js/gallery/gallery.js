@@ -4,7 +4,7 @@
 import { readOutput } from "../core/api.js";
 import { el, find, icon, keyed, setText } from "../core/dom.js";
 import { means } from "../core/keymap.js";
-import { state } from "../core/store.js";
+import { mayTrain } from "../core/store.js";
 import { t, together } from "../core/text.js";
 import { toast } from "../core/toasts.js";
 import { dropPart, isShown, onView, partInAddress, showView } from "../core/views.js";
@@ -40,13 +40,14 @@ import {
   takeOut,
 } from "./outputs.js";
 
-const SEARCH_MS = 120; // while somebody types
+const SEARCH_MS = 120; // while somebody types, or jobs end
 
 let chosen = new Set(); // ids
 let anchor = null; // where a range with Shift begins
 let isChoosing = false; // taps select instead of opening
 let fresh = 0; // made since the list was read
 let isRead = false;
+let isStale = false; // outputs may have changed without a word
 let searchTimer = 0;
 
 export function mountGallery() {
@@ -91,7 +92,7 @@ async function openNamed(id) {
 }
 
 async function refresh() {
-  if (!isRead || !(await isCurrent(readFilters()).catch(() => false))) load();
+  if (!isRead || isStale || !(await isCurrent(readFilters()).catch(() => false))) load();
 }
 
 /** False when there is nothing over the wall. */
@@ -114,7 +115,7 @@ export function noteMade(count) {
   if (!isShown("gallery") || isTrash()) return;
   fresh += count;
   if (isBusy() || find("lu-gallery-scroll").scrollTop > 0) drawFresh();
-  else load();
+  else loadSoon(); // several jobs may have ended at once
 }
 
 const isBusy = () => isDetailOpen() || isComparing() || chosen.size > 0 || focusedIndex() !== null;
@@ -133,6 +134,12 @@ export async function noteOutputs({ ids, job_ids, change }) {
   } else if (isShown("gallery") && !isBusy()) {
     await refresh();
   }
+}
+
+/** After a gap in the events: the wall is read anew, now or when nobody is busy with it any more. */
+export function noteGap() {
+  isStale = isRead;
+  if (isRead && isShown("gallery") && !isBusy() && find("lu-gallery-scroll").scrollTop === 0) loadSoon();
 }
 
 /** One output of the wall, large. */
@@ -166,6 +173,7 @@ async function load() {
     if (!(await search(readFilters()))) return;
     fresh = 0;
     isRead = true;
+    isStale = false;
     chosen.clear();
     scrollToTop();
     redraw();
@@ -302,7 +310,7 @@ function actionsOf(outputs) {
     ...(outputs.length === 2
       ? [{ key: "compare", name: "compare", label: t("compare.title"), act: () => openCompare(...outputs) }]
       : []),
-    ...(state.me?.may_train !== false && outputs.some(({ kind }) => kind === "image")
+    ...(mayTrain() && outputs.some(({ kind }) => kind === "image")
       ? [{ key: "train", name: "spark", label: t("train.onThese"), act: () => learnFrom(outputs) }]
       : []),
     { key: "trash", name: "trash", label: t("trash.throw"), act: () => discard(outputs) },

@@ -3,6 +3,7 @@
 import { at, savePreset } from "../core/api.js";
 import { find, setText } from "../core/dom.js";
 import { recall, remember } from "../core/memory.js";
+import { clearOnChange, focusProblem, tellProblems } from "../core/problems.js";
 import { isFocused, shownJob, shownOutput } from "../core/store.js";
 import { t, together } from "../core/text.js";
 import { toast } from "../core/toasts.js";
@@ -18,6 +19,7 @@ export function mountSavePreset() {
   dialog.addEventListener("click", (event) => {
     if (event.target.closest("[data-close]")) dialog.close();
   });
+  clearOnChange(dialog, "preset");
   find("lu-save-form").addEventListener("submit", (event) => {
     event.preventDefault();
     save();
@@ -76,9 +78,7 @@ async function save() {
 
 /** Messages at their fields; one about a single tag stands at the tags. */
 function show(problems) {
-  const messages = new Map(Object.entries(problems).map(([field, message]) => [field.split(".")[0], message]));
-  for (const place of find("lu-save").querySelectorAll("[data-message]")) {
-    setText(place, messages.get(place.dataset.message) ?? "");
-    place.closest("[data-field]")?.classList.toggle("lu-wrong", messages.has(place.dataset.message));
-  }
+  const messages = Object.entries(problems).map(([field, message]) => [field.split(".")[0], message]);
+  tellProblems(find("lu-save"), Object.fromEntries(messages));
+  focusProblem(find("lu-save"));
 }

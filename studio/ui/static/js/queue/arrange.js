@@ -17,6 +17,7 @@ import { changed, endedAndSheets, runningJobs, state, waitingJobs } from "../cor
 import { readJobsAnew } from "../core/stream.js";
 import { t, together } from "../core/text.js";
 import { toast } from "../core/toasts.js";
+import { nameOf } from "./titles.js";
 
 const DRAG_FROM_PX = 4; // less is a click
 const EDGE_PX = 36; // this near to the list's end it scrolls
@@ -34,7 +35,7 @@ async function moveBefore(job, before) {
   const positions = waitingJobs().map((other) => other.position);
   line.forEach((other, index) => (state.jobs.get(other.id).position = positions[index]));
   changed();
-  setText(find("lu-queue-live"), t("queue.moved", { place: line.indexOf(job) + 1, total: line.length, prompt: job.recipe.prompt }));
+  setText(find("lu-queue-live"), t("queue.moved", { place: line.indexOf(job) + 1, total: line.length, prompt: nameOf(job) }));
   await attempt(() => moveJob(job.id, before));
 }
 

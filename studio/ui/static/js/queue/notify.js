@@ -8,6 +8,7 @@ import { recallJson, remember } from "../core/memory.js";
 import { runningJob, state, waitingJobs } from "../core/store.js";
 import { t } from "../core/text.js";
 import { toast } from "../core/toasts.js";
+import { nameOf } from "./titles.js";
 
 const KEY = "lumesh.notify";
 const NOTES_HZ = [659.3, 987.8]; // e and b: a bright fifth
@@ -58,7 +59,7 @@ async function show(jobs) {
   const last = jobs.at(-1);
   const title = titleOf(jobs, failed.length);
   const options = {
-    body: last.recipe.prompt.slice(0, 120),
+    body: nameOf(last).slice(0, 120),
     icon: last.outputs?.[0] ? at(last.outputs[0].thumb_url) : undefined,
     tag: "lumesh",
   };
@@ -100,6 +101,7 @@ function whenSeen(act) {
 function titleOf(jobs, failed) {
   const count = jobs.length;
   const isVideo = framesIn(jobs[0].recipe.shape) > 1;
+  if (count === 1 && jobs[0].kind === "train" && !failed) return t("notify.trained");
   if (count === 1) return t(failed ? "notify.failed" : isVideo ? "notify.readyVideo" : "notify.ready");
   const done = count - failed;
   const counts = [done && t("notify.doneCount", { count: done }), failed && t("notify.failedCount", { count: failed })];

@@ -21,13 +21,12 @@ import {
   waitingJobs,
 } from "../core/store.js";
 import { t } from "../core/text.js";
-import { showView } from "../core/views.js";
 import { cancel, retry } from "../create/actions.js";
 import { clearEnded, isCleared, isDragging, mountArrange, togglePause } from "./arrange.js";
 import { cancelOthers, drawEveryone, mountEveryone } from "./everyone.js";
 import { mountFold, setOpen } from "./fold.js";
 import { openJobMenu, openQueueMenu } from "./queuemenu.js";
-import { titlesOf } from "./titles.js";
+import { nameOf, titlesOf } from "./titles.js";
 
 const MAX_ENDED = 12;
 
@@ -44,7 +43,12 @@ const MAX_ENDED = 12;
  * }} QueueRow
  */
 
-export function mountQueue() {
+/** @type {(id: string) => unknown} */
+let lookAtTraining = () => undefined;
+
+/** `showTraining(id)` is called when somebody wants to see a training. */
+export function mountQueue(showTraining) {
+  lookAtTraining = showTraining;
   mountFold();
   find("lu-queue-pause").addEventListener("click", togglePause);
   find("lu-queue-more").addEventListener("click", (event) => openQueueMenu(event.currentTarget));
@@ -86,7 +90,7 @@ export function drawQueue() {
   const kept = list.contains(focused()) ? focused() : null;
   keyed(list, rows, {
     key: (row) => (row.job ? `${row.job.id}-${row.job.state}` : row.key),
-    create: (row) => (row.job ? createItem(row.job) : createNote(row)),
+    create: (row) => (row.job ? createItem(row) : createNote(row)),
     update: (element, row) => row.job && updateItem(element, row, shown),
   });
   if (kept?.isConnected && kept !== focused()) kept.focus(); // moved elements lose it
@@ -129,15 +133,15 @@ function createNote({ key, title, note, action }) {
 
 const isOthers = (job) => Boolean(state.others?.has(job.id));
 
-function createItem(job) {
-  const { prompt } = job.recipe;
+/** @param {QueueRow} row */
+function createItem({ job, text: title }) {
   const isMine = !isOthers(job); // others' jobs keep their place, and are shown nowhere else
   const canMove = isMine && job.state === "queued";
-  const openMenu = (event) => openJobMenu(event.currentTarget, job.id);
+  const openMenu = (event) => openJobMenu(event.currentTarget, job.id, () => lookAtTraining(job.id));
   const button = (name, label, onclick, extra = {}) =>
     el(
       "button.lu-icon-button.lu-queue-action",
-      { type: "button", "aria-label": t("common.named", { name: label, value: prompt }), title: label, onclick, ...extra },
+      { type: "button", title: label, onclick, ...extra },
       icon(name),
     );
   const quick =
@@ -150,7 +154,7 @@ function createItem(job) {
     "div.lu-queue-item",
     { data: { state: job.state, job: job.id, mine: isMine } },
     isMine
-      ? el("button.lu-queue-open", { type: "button", "aria-label": prompt, onclick: () => open(job) })
+      ? el("button.lu-queue-open", { type: "button", onclick: () => open(job) })
       : null,
     canMove
       ? el("button.lu-queue-art.lu-queue-grip", {
@@ -160,7 +164,7 @@ function createItem(job) {
           onclick: openMenu,
         }, el("span"))
       : el("span.lu-queue-art", { "aria-hidden": "true" }, job.state === "queued" ? el("span") : null),
-    el("div.lu-queue-words", {}, el("p.lu-queue-prompt", {}, prompt), el("p.lu-queue-state")),
+    el("div.lu-queue-words", {}, el("p.lu-queue-prompt", {}, title), el("p.lu-queue-state")),
     el(
       "div.lu-queue-actions",
       {},
@@ -174,7 +178,7 @@ function createItem(job) {
 const againLabel = (job) => t(job.kind === "train" ? "train.goOn" : "queue.retry");
 
 function open(job) {
-  if (job.kind === "train" && job.state !== "done") showView("train");
+  if (job.kind === "train") lookAtTraining(job.id);
   else lookAt(job);
   setOpen(false);
 }
@@ -188,12 +192,11 @@ function updateItem(item, { job, place, text: title }, shown) {
   item.dataset.shown = String(job.id === shown?.id);
   item.dataset.edited = String(job.id === state.editedId);
   item.style.setProperty("--done", fractionOf(job));
-  const { prompt } = job.recipe;
   setText(item.querySelector(".lu-queue-prompt"), title);
-  if (item.title !== prompt) {
-    item.title = prompt; // whole; of a job that was edited it is another one
-    item.querySelector(".lu-queue-open")?.setAttribute("aria-label", prompt);
-  }
+  item.title = nameOf(job); // whole; of a job that was edited it is another one
+  item.querySelector(".lu-queue-open")?.setAttribute("aria-label", title); // what is to be seen is what it is called
+  for (const button of item.querySelectorAll(".lu-queue-action"))
+    button.setAttribute("aria-label", t("common.named", { name: button.title, value: title }));
   drawArt(item.querySelector(".lu-queue-art"), job, place);
   const line = item.querySelector(".lu-queue-state");
   const text = stateLine(job);
@@ -205,9 +208,9 @@ function drawArt(art, job, place) {
   const picture = job.state === "done" ? at(job.outputs[0]?.thumb_url ?? "") : job.preview_url;
   if (job.state === "queued") {
     setText(art.firstChild, String(place));
-    if (art.matches("button")) art.setAttribute("aria-label", t("queue.grip", { place, prompt: job.recipe.prompt }));
+    if (art.matches("button")) art.setAttribute("aria-label", t("queue.grip", { place, prompt: nameOf(job) }));
   } else if (picture) {
-    const image = art.querySelector("img") ?? el("img", { alt: "" });
+    const image = art.querySelector("img") ?? el("img", { alt: "", onerror: () => image.replaceWith(icon("spark")) });
     const isStrip = job.state !== "done" && framesIn(job.recipe.shape) > 1; // a preview's frames, side by side
     image.style.objectPosition = isStrip ? "left" : "";
     if (image.src !== picture) image.src = picture;

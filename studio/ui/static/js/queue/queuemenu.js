@@ -5,44 +5,51 @@ import { openMenu } from "../core/menu.js";
 import { isFinal, runningJob, state, waitingJobs } from "../core/store.js";
 import { t, together } from "../core/text.js";
 import { toast } from "../core/toasts.js";
-import { showView } from "../core/views.js";
 import { cancel, retry, useSettingsOf } from "../create/actions.js";
 import { startEdit } from "../create/edit.js";
 import { cancelMany, duplicate, failedJobs, moveToEnd, moveToTop, retryFailed } from "./arrange.js";
 import { toggleNotification, toggleSound, wants } from "./notify.js";
+import { nameOf } from "./titles.js";
 import { openWebhook } from "./webhook.js";
 
-export function openJobMenu(anchor, id) {
+/** `look` shows a training. */
+export function openJobMenu(anchor, id, look) {
   const job = state.jobs.get(id);
   if (!job) return;
   if (job.kind === "train") {
-    openMenu(anchor, itemsOfTraining(job), t("train.card", { name: job.title }));
+    openMenu(anchor, itemsOfTraining(job, look), nameOf(job));
     return;
   }
   const copy = { icon: "copy", label: t("queue.duplicate"), act: () => duplicate(job) };
   const use = { icon: "sliders", label: t("queue.useSettings"), act: () => useSettingsOf(job) };
   const end = { icon: "close", label: t("common.cancel"), act: () => cancel(job), isDanger: true };
   const again = { icon: "retry", label: t("queue.retrySame"), act: () => retry(job) };
-  openMenu(anchor, itemsOf(job, { copy, use, end, again }), t("common.named", { name: t("queue.job"), value: job.recipe.prompt }));
+  openMenu(anchor, itemsOf(job, { copy, use, end, again }), t("common.named", { name: t("queue.job"), value: nameOf(job) }));
 }
 
 function itemsOf(job, { copy, use, end, again }) {
   if (job.state === "running") return [copy, use, null, end];
   if (isFinal(job)) return job.state === "done" ? [copy, use] : [again, copy, use];
+  return [{ icon: "edit", label: t("queue.edit"), act: () => startEdit(job) }, copy, use, null, ...movesOf(job), end];
+}
+
+/** Of a job that waits, with the line below them. */
+function movesOf(job) {
   const line = waitingJobs();
   const moves = [
     ...(line[0].id === job.id ? [] : [{ icon: "top", label: t("queue.toFront"), act: () => moveToTop(job) }]),
     ...(line.at(-1).id === job.id ? [] : [{ icon: "bottom", label: t("queue.toEnd"), act: () => moveToEnd(job) }]),
   ];
-  return [{ icon: "edit", label: t("queue.edit"), act: () => startEdit(job) }, copy, use, null, ...moves, ...(moves.length ? [null] : []), end];
+  return moves.length ? [...moves, null] : [];
 }
 
 /** A training is no recipe: it is looked at, paused, gone on with, ended. */
-function itemsOfTraining(job) {
-  const look = { icon: "expand", label: t("train.look"), act: () => showView("train") };
+function itemsOfTraining(job, lookAt) {
+  const look = { icon: "expand", label: t("train.look"), act: lookAt };
   const goOn = { icon: "play", label: t("train.goOn"), act: () => retry(job) };
   const pause = { icon: "pause", label: t("train.pause"), act: () => pauseTraining(job.id).catch(report) };
   const end = { icon: "close", label: t("common.cancel"), act: () => cancel(job), isDanger: true };
+  if (job.state === "queued") return [look, pause, null, ...movesOf(job), end];
   if (!isFinal(job)) return [look, pause, null, end];
   if (job.state === "done") return [look];
   return job.state === "paused" ? [look, goOn, null, end] : [look, goOn];

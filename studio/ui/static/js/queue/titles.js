@@ -8,10 +8,13 @@ import { t } from "../core/text.js";
 const SEEN = 20; // letters of a prompt that fit into a card; what differs before them is seen anyway
 const WORD = /[\p{Script=Han}\p{Script=Hiragana}\p{Script=Katakana}]|[\p{L}\p{M}\p{N}_'’-]+/gu; // Chinese has no spaces
 
+/** What a job is called where it stands alone: its prompt, or that it trains something. */
+export const nameOf = (job) => (job.title ? t("train.card", { name: job.title }) : job.recipe.prompt);
+
 /** job id -> title. */
 export function titlesOf(all) {
   const titles = new Map();
-  for (const job of all) if (job.title) titles.set(job.id, t("train.card", { name: job.title }));
+  for (const job of all) if (job.title) titles.set(job.id, nameOf(job));
   const made = all.filter((job) => !job.title);
   for (const { id, sheet, recipe } of made.filter((job) => job.sheet)) titles.set(id, [...axesOf(sheet), recipe.prompt].join(" · "));
   for (const family of groupBy(made.filter((job) => !job.sheet), ({ recipe }) => recipe.prompt.slice(0, SEEN))) {

@@ -9,6 +9,7 @@ import { t } from "../core/text.js";
 
 const PLACES = [
   [["create"], t("view.create")],
+  [["train"], t("view.train")],
   [["gallery", "presets"], t("help.galleryAndPresets")],
   [["system"], t("help.everywhere")],
 ];

@@ -1,7 +1,7 @@
-// LoRA files in the System view: which there are, which cannot be used and why, one more, one less. Not here: using them
-// (loras.js).
+// LoRA files in the System view: which there are, which cannot be used and why, one more, one less, one to take home.
+// Not here: using them (loras.js).
 
-import { deleteLora, readSystem } from "../core/api.js";
+import { deleteLora, loraFile, readSystem } from "../core/api.js";
 import { attempt } from "../core/attempt.js";
 import { el, find, icon, keyed, setText } from "../core/dom.js";
 import { bytes } from "../core/format.js";
@@ -68,21 +68,31 @@ function draw() {
         el(
           "td",
           {},
-          el(
-            "button.lu-icon-button",
-            {
-              type: "button",
-              title: t("common.remove"),
-              "aria-label": t("loras.delete", { name: lora.title }),
-              onclick: () => attempt("lu-lora-message", () => remove(lora)),
-            },
-            icon("trash"),
-          ),
+          el("div.lu-lora-acts", {}, ...(lora.reason ? [] : [downloadOf(lora)]), removalOf(lora)),
         ),
       ),
   });
   find("lu-lora-files").closest("table").hidden = !files.length;
 }
+
+const downloadOf = ({ ref, title }) =>
+  el(
+    "a.lu-icon-button",
+    { href: loraFile(ref), download: "", title: t("loras.download"), "aria-label": t("loras.downloadOf", { name: title }) },
+    icon("download"),
+  );
+
+const removalOf = (lora) =>
+  el(
+    "button.lu-icon-button",
+    {
+      type: "button",
+      title: t("common.remove"),
+      "aria-label": t("loras.delete", { name: lora.title }),
+      onclick: () => attempt("lu-lora-message", () => remove(lora)),
+    },
+    icon("trash"),
+  );
 
 /** The family, the kind of adapter unless it is the usual one, the expert that the file is for, and whether it fits. */
 const familyOf = ({ family, kind, expert, models }) =>

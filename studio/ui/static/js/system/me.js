@@ -2,7 +2,7 @@
 
 import { at } from "../core/api.js";
 import { find, setText } from "../core/dom.js";
-import { state } from "../core/store.js";
+import { isOperator, mayTrain, state } from "../core/store.js";
 import { t } from "../core/text.js";
 
 export function mountMe() {
@@ -21,8 +21,12 @@ export function mountMe() {
 
 export function drawMe() {
   const { me } = state;
-  find("lu-nav-train").hidden = me !== null && !me.may_train;
-  find("lu-nav-system").hidden = me !== null && !me.is_operator;
+  find("lu-nav-train").hidden = !mayTrain();
+  find("lu-train-refused").hidden = mayTrain();
+  find("lu-train-form").hidden = !mayTrain();
+  find("lu-nav-system").hidden = !isOperator();
+  find("lu-system-refused").hidden = isOperator();
+  find("lu-system-parts").hidden = !isOperator();
   find("lu-me-account").hidden = !me?.has_account;
   find("lu-sys-tab-users").hidden = !(me?.has_account && me.is_admin);
   find("lu-me").hidden = !me?.is_known;

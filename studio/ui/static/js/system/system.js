@@ -4,6 +4,7 @@
 import { clearCache, readCache, readDisk, readLog, readSystem, readUsage } from "../core/api.js";
 import { el, find, keyed, setText } from "../core/dom.js";
 import { ago, bytes, capitalized, chipSeconds, moneyText, seconds, shapeName, STATES, swapParts } from "../core/format.js";
+import { isOperator, onChange, state } from "../core/store.js";
 import { has, locale, named, t, together } from "../core/text.js";
 import { toast } from "../core/toasts.js";
 import { said } from "../core/translate_server.js";
@@ -33,6 +34,7 @@ const ASKED = {
 };
 
 let slowAt_ms = -Infinity;
+let hasOpened = false;
 
 export function mountSystem() {
   find("lu-system").addEventListener("click", (event) => {
@@ -48,9 +50,15 @@ export function mountSystem() {
   mountWorkers((error) => (error ? say(error) : refresh()));
   mountTabs(open);
   setInterval(() => isShown("system") && !document.hidden && refresh(), LIVE_MS);
+  onChange(() => isShown("system") && !hasOpened && open()); // it was opened before it was known who looks
 }
 
+/** The server answers operators alone; to others the page says so (me.js). */
+const mayLook = () => state.me !== null && isOperator();
+
 function open() {
+  hasOpened = state.me !== null;
+  if (!mayLook()) return;
   slowAt_ms = -Infinity;
   say(null);
   for (const start of ASKED[shownTab()].once ?? []) start();
@@ -59,6 +67,7 @@ function open() {
 
 /** Each part by itself: what the server does not answer, or not to everybody, stays as it is, and the message says why. */
 async function refresh() {
+  if (!mayLook()) return;
   const { live = [], seldom = [] } = ASKED[shownTab()];
   const isDue = performance.now() - slowAt_ms > SLOW_MS;
   if (isDue) slowAt_ms = performance.now();
@@ -211,6 +220,7 @@ const CLEAR_QUESTIONS = {
   programs: "system.confirmPrograms",
   plans: "system.confirmPlans",
   layouts: "system.confirmLayouts",
+  trainings: "system.confirmTrainings",
 };
 
 async function drawCache() {
@@ -228,7 +238,7 @@ async function clear(what, anyway = false) {
     toast(t(freed.was_compiling ? "system.freedAnyway" : "system.freed", { size: bytes(freed.bytes) }));
     await Promise.all([drawCache(), drawDisk()]);
   } catch (error) {
-    if (error.status !== 409 || what === "layouts") return say(error);
+    if (error.status !== 409 || ["layouts", "trainings"].includes(what)) return say(error);
     const title = t("common.sentence", { text: error.title });
     if (confirm(together(title, error.detail, t("system.clearAnyway")))) await clear(what, true);
   }

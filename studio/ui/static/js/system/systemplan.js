@@ -5,7 +5,7 @@ import { cancelPlan, makePlan, readPlan, readTopologies } from "../core/api.js";
 import { el, find, setText } from "../core/dom.js";
 import { bytes, milliseconds, seconds, shapeName, wholeSeconds } from "../core/format.js";
 import { phaseName } from "../core/progress.js";
-import { modelOf, onChange, state } from "../core/store.js";
+import { isOperator, modelOf, onChange, state } from "../core/store.js";
 import { t, together } from "../core/text.js";
 import { said } from "../core/translate_server.js";
 import { isShown } from "../core/views.js";
@@ -46,7 +46,7 @@ export function mountPlan() {
 
 /** Choices first, as the worker runs; then whatever is known of what is chosen: nothing is compiled before the click. */
 export async function openPlan() {
-  if (!state.models.length) return; // they come with the page's first answer
+  if (!state.models.length || !isOperator()) return; // models come with the page's first answer, and who looks
   try {
     if (!find("lu-plan-topology").options.length) await fillChoices();
     await look();

@@ -9,8 +9,10 @@ const HEIGHT = 150;
 const EDGE = { left: 44, right: 12, top: 10, bottom: 24 };
 const ROWS = 8; // of the table
 const SMOOTHED = 0.75; // weight of the past in the darker line
+const FEW = 5; // points that say what it began with
+const OUTLIERS = 0.02; // so many of the points, at each end, may lie outside the scale
 
-const lossText = (loss) => loss.toLocaleString(locale, { maximumFractionDigits: 3, minimumFractionDigits: 3 });
+const lossText = (loss) => loss.toLocaleString(locale, { minimumSignificantDigits: 2, maximumSignificantDigits: 2 });
 
 /** @param {{ step: number, loss: number }[]} points @param {number} steps */
 export function drawCurve(points, steps) {
@@ -19,14 +21,13 @@ export function drawCurve(points, steps) {
     figure.append(el("p.lu-model-note", {}, t("train.curveLater")));
     return figure;
   }
-  const losses = points.map(({ loss }) => loss);
-  const [low, high] = [Math.min(...losses), Math.max(...losses)];
+  const smoothed = smooth(points);
+  const [low, high] = scaleOf(points, smoothed);
   const span = high - low || 1;
   const x = (step) => EDGE.left + ((WIDTH - EDGE.left - EDGE.right) * step) / steps;
-  const y = (loss) => EDGE.top + (HEIGHT - EDGE.top - EDGE.bottom) * (1 - (loss - low) / span);
-  const first = points[0];
-  const last = points.at(-1);
-  const words = t("train.curve", { from: lossText(first.loss), to: lossText(last.loss), step: last.step, steps });
+  const y = (loss) => EDGE.top + (HEIGHT - EDGE.top - EDGE.bottom) * (1 - (Math.min(high, Math.max(low, loss)) - low) / span);
+  const last = smoothed.at(-1);
+  const words = t("train.curve", { from: lossText(startOf(points)), to: lossText(last.loss), step: last.step, steps });
   const svg = make("svg", { viewBox: `0 0 ${WIDTH} ${HEIGHT}`, role: "img", "aria-label": words });
   for (const loss of [low, high]) {
     svg.append(make("line", { class: "lu-curve-rule", x1: EDGE.left, x2: WIDTH - EDGE.right, y1: y(loss), y2: y(loss) }));
@@ -34,14 +35,28 @@ export function drawCurve(points, steps) {
   }
   svg.append(text(EDGE.left, HEIGHT - 6, "start", "0"), text(WIDTH - EDGE.right, HEIGHT - 6, "end", String(steps)));
   svg.append(line(points.map(({ step, loss }) => [x(step), y(loss)]), "lu-curve-raw"));
-  svg.append(line(smooth(points).map(({ step, loss }) => [x(step), y(loss)]), "lu-curve-line"));
-  svg.append(make("circle", { class: "lu-curve-dot", cx: x(last.step), cy: y(smooth(points).at(-1).loss), r: 3.5 }));
+  svg.append(line(smoothed.map(({ step, loss }) => [x(step), y(loss)]), "lu-curve-line"));
+  svg.append(make("circle", { class: "lu-curve-dot", cx: x(last.step), cy: y(last.loss), r: 3.5 }));
   figure.append(svg, el("figcaption.lu-model-note.lu-num", {}, words), tableOf(points));
   return figure;
 }
 
+/** The lowest and the highest loss that is drawn in full: one outlier does not flatten the rest. */
+function scaleOf(points, smoothed) {
+  const losses = points.map(({ loss }) => loss).sort((a, b) => a - b);
+  const cut = Math.floor(OUTLIERS * losses.length);
+  const means = smoothed.map(({ loss }) => loss);
+  return [Math.min(losses[cut], ...means), Math.max(losses.at(-1 - cut), ...means)];
+}
+
+/** What it began with: the mean of a few points, because a single one says little. */
+function startOf(points) {
+  const few = points.slice(0, Math.min(FEW, Math.ceil(points.length / ROWS)));
+  return few.reduce((sum, { loss }) => sum + loss, 0) / few.length;
+}
+
 function smooth(points) {
-  let mean = points[0].loss;
+  let mean = startOf(points);
   return points.map(({ step, loss }) => {
     mean = SMOOTHED * mean + (1 - SMOOTHED) * loss;
     return { step, loss: mean };

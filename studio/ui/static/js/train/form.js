@@ -1,15 +1,21 @@
 // What to learn from the pictures: trigger, name, model, strength, what to keep, and what that takes.
 
-import { ApiError, readTrainingChoices, submitTraining } from "../core/api.js";
+import { ApiError, readDownload, readTrainingChoices, submitTraining } from "../core/api.js";
 import { arrowsChoose, el, find, keyed, setText } from "../core/dom.js";
-import { moneyText, seconds, sentence } from "../core/format.js";
+import { bytes, moneyText, seconds } from "../core/format.js";
 import { recallJson, remember } from "../core/memory.js";
+import { clearOnChange, clearMessage, focusProblem, tellProblems } from "../core/problems.js";
+import { mayTrain } from "../core/store.js";
 import { locale, named, t, together } from "../core/text.js";
-import { countPictures, forgetPictures, mountPictures, picturesSent, readPictures, showPictureProblems } from "./pictures.js";
+import { toast } from "../core/toasts.js";
+import { countPictures, countUnsent, forgetPictures, forgiveCaptions, markPictures, mountPictures, readPictures, replacePictures } from "./pictures.js";
 
 const KEY = "lumesh.train";
 const LINES = ["trigger", "name", "sample", "prior"];
 const CHOSEN = ["strength", "keep"];
+const AUTO = "auto"; // the server's word for the model's own examples
+
+const downloads = new Map(); // model -> the bytes that come first; null: not known
 
 let choices = null;
 let draft = { trigger: "", name: "", sample: "", prior: "", model: "", strength: "usual", keep: "scenes" };
@@ -20,10 +26,16 @@ let isSending = false;
 export function mountForm(sent) {
   draft = { ...draft, ...recallJson(KEY, {}) };
   hasNamed = draft.name !== "" && draft.name !== draft.trigger;
-  mountPictures(drawForm);
+  const form = find("lu-train-form");
+  clearOnChange(form, "training");
+  mountPictures(() => {
+    clearMessage(form, "pictures");
+    drawForm();
+  });
   for (const name of LINES)
     find(`lu-train-${name}`).addEventListener("input", (event) => {
       if (name === "name") hasNamed = event.currentTarget.value !== "";
+      if (name === "trigger") forgiveCaptions();
       keep({ [name]: event.currentTarget.value });
     });
   find("lu-train-model").addEventListener("change", (event) => keep({ model: event.currentTarget.value }));
@@ -34,7 +46,11 @@ export function mountForm(sent) {
       if (key) keep({ [name]: key });
     });
   }
-  find("lu-train-form").addEventListener("submit", (event) => {
+  form.addEventListener("keydown", (event) => {
+    const endsWord = event.key === "Enter" && event.target.matches("input") && !event.isComposing;
+    if (endsWord) event.preventDefault(); // Ctrl+Enter trains (keys.js): it takes hours
+  });
+  form.addEventListener("submit", (event) => {
     event.preventDefault();
     submit(sent);
   });
@@ -47,9 +63,68 @@ export async function loadChoices() {
   drawForm();
 }
 
+/** Fills the form from a training as `readTraining` answers it, so that it can be done again otherwise; Undo brings back
+ *  what stood there. What the form cannot hold is said. */
+export async function fillForm(training) {
+  if (!choices) await loadChoices();
+  const before = { draft, hasNamed };
+  const { trigger, strength, preserve, prior_prompts: prior, pictures } = training;
+  const model = choices.models.find(({ id }) => id === training.model);
+  const putBack = replacePictures(pictures);
+  hasNamed = true;
+  keep({
+    trigger,
+    name: nextName(training),
+    sample: sampleOf(training),
+    prior: prior.filter((prompt) => prompt !== AUTO).join("\n"),
+    model: model ? model.id : draft.model,
+    strength,
+    keep: prior.length ? "prior" : preserve ? "scenes" : "off",
+  });
+  showProblems({});
+  const undo = () => {
+    putBack();
+    ({ hasNamed } = before);
+    keep(before.draft);
+  };
+  toast(together(t("train.filled", { name: training.name }), ...lostOf(training, model)), { label: t("trash.undo"), act: undo });
+  const form = find("lu-train-form");
+  form.scrollIntoView({ block: "start" });
+  find("lu-train-trigger").focus({ preventScroll: true });
+}
+
+/** The name, unless a LoRA has it or will have it: then the one with the next number. */
+function nextName({ name, loras, job }) {
+  if (!loras.length && !["queued", "running", "paused"].includes(job.state)) return name;
+  const [, stem, number] = /^(.*?)(?:-(\d+))?$/.exec(name);
+  return `${stem}-${Number(number ?? 1) + 1}`;
+}
+
+/** The prompt of its samples; none where it is the first caption as it is learnt, which the form takes by itself. */
+function sampleOf({ sample_prompts: [prompt = ""], pictures: [first], trigger }) {
+  const caption = first?.caption.trim() || trigger;
+  return [caption, `${trigger}, ${caption}`].includes(prompt) ? "" : prompt;
+}
+
+/** What of a training the form has no place for, as sentences. */
+function lostOf({ model: id, sample_prompts: samples, numbers, strength, preserve, prior_prompts: prior }, model) {
+  const own = model?.strengths[strength];
+  const isMixed = prior.length > 1 && prior.includes(AUTO);
+  const isOwn = !own || ["steps", "rank", "learning_rate"].every((name) => own[name] === numbers[name]);
+  return [
+    model ? "" : t("train.filledOtherModel", { model: id }),
+    isOwn ? "" : t("train.filledNumbers", { numbers: numbersText(numbers), strength: t(`train.${strength}`) }),
+    isMixed || (prior.length > 0 && !preserve) ? t("train.filledKeep") : "",
+    samples.length > 1 ? t("train.filledSample", { count: samples.length - 1 }) : "",
+  ].filter(Boolean);
+}
+
 function keep(values) {
   draft = { ...draft, ...values };
-  if (!hasNamed) draft.name = draft.trigger.trim();
+  if (!hasNamed && draft.name !== draft.trigger.trim()) {
+    draft.name = draft.trigger.trim();
+    clearMessage(find("lu-train-form"), "name");
+  }
   remember(KEY, JSON.stringify(draft));
   drawForm();
 }
@@ -63,10 +138,11 @@ function drawForm() {
   keyed(find("lu-train-model"), models, {
     key: ({ id }) => id,
     create: ({ id }) => el("option", { value: id }),
-    update: (option, { title }) => setText(option, named(title)),
+    update: (option, { title, is_here: isHere }) => setText(option, isHere ? named(title) : t("model.away", { title: named(title) })),
   });
   const model = models.find(({ id }) => id === draft.model) ?? models.find(({ id }) => id === choices.default);
   if (model) find("lu-train-model").value = model.id;
+  setText(find("lu-train-model-note"), model ? modelText(model) : "");
   for (const name of CHOSEN)
     for (const button of find(`lu-train-${name}`).querySelectorAll("[role=radio]")) {
       const isChosen = button.dataset.key === draft[name];
@@ -79,6 +155,23 @@ function drawForm() {
   setText(find("lu-train-keep-note"), model ? keepText(model.prior) : "");
   setText(find("lu-train-cost"), model ? costText(numbers, model.prior) : "");
   find("lu-train-go").setAttribute("aria-disabled", String(isSending));
+}
+
+/** Whose weights learn, where they are others', and what has to come first. */
+function modelText({ id, is_here: isHere, starts_from: repo }) {
+  if (isHere) return repo ? t("train.startsFrom", { repo }) : "";
+  if (repo) return together(t("train.startsFrom", { repo }), t("train.away")); // two downloads, of which one is measured
+  if (!downloads.has(id)) measureDownload(id);
+  const size = downloads.get(id);
+  return size ? t("train.awaySize", { size: bytes(size) }) : t("train.away");
+}
+
+async function measureDownload(id) {
+  downloads.set(id, null);
+  const told = await readDownload(id).catch(() => null); // it is only a note
+  if (!told?.bytes) return;
+  downloads.set(id, told.bytes);
+  drawForm();
 }
 
 /** The numbers behind a strength, as whoever knows them writes them. */
@@ -115,15 +208,16 @@ function costText(numbers, prior) {
   const learning = draft.keep !== "off" && hasTrigger() ? numbers : numbers.alone;
   if (learning.seconds === null) return t("train.unknownTime");
   const count = countPrior(prior);
-  if (count && prior.picture.seconds === null) return t("train.takesThen", { time: seconds(learning.seconds) });
+  const like = learning.is_about ? t("train.takenFromOthers") : "";
+  if (count && prior.picture.seconds === null) return together(t("train.takesThen", { time: seconds(learning.seconds) }), like);
   const sum = (name) => learning[name] + count * prior.picture[name];
   const time = seconds(sum("seconds"));
-  if (learning.cost_usd === null) return t("train.takes", { time });
-  return t("train.takesCosting", { time, cost: moneyText(sum("cost_usd")) });
+  if (learning.cost_usd === null) return together(t("train.takes", { time }), like);
+  return together(t("train.takesCosting", { time, cost: moneyText(sum("cost_usd")) }), like);
 }
 
 async function submit(sent) {
-  if (isSending) return;
+  if (isSending || !mayTrain()) return;
   showProblems({});
   if (!countPictures()) {
     showProblems({ pictures: t("train.noPictures") });
@@ -132,21 +226,28 @@ async function submit(sent) {
   isSending = true;
   drawForm();
   try {
-    if (!(await picturesSent())) return;
-    const { id } = await submitTraining({
+    const unsent = await countUnsent();
+    if (unsent) {
+      showProblems({ pictures: t("train.unsent", { count: unsent }) });
+      find("lu-train-pictures").querySelector(".lu-train-again:not([hidden])")?.focus();
+      return;
+    }
+    const asked = draft.name.trim();
+    const { id, name } = await submitTraining({
       model: find("lu-train-model").value,
       name: draft.name,
       trigger: draft.trigger,
       pictures: readPictures(),
       strength: draft.strength,
       preserve: draft.keep !== "off",
-      prior_prompts: draft.keep === "prior" ? (priorPrompts().length ? priorPrompts() : ["auto"]) : [],
+      prior_prompts: draft.keep === "prior" ? (priorPrompts().length ? priorPrompts() : [AUTO]) : [],
       sample_prompts: draft.sample.trim() ? [draft.sample.trim()] : [],
     });
     forgetPictures();
     hasNamed = false;
     keep({ trigger: "", name: "", sample: "", prior: "" });
     sent(id);
+    if (name !== undefined && name !== asked) toast(t("train.called", { name }));
   } catch (error) {
     if (!(error instanceof ApiError)) throw error;
     const { fields } = error;
@@ -167,17 +268,11 @@ function showProblems(given) {
     delete fields[field];
     fields.prior_prompts ??= t("train.priorWrong", { place: Number(place) + 1, message });
   }
-  const places = [...document.querySelectorAll("#lu-train-form [data-message]")];
-  const known = new Set(places.map(({ dataset }) => dataset.message));
-  const others = Object.entries(fields).filter(([field]) => !known.has(field) && !field.startsWith("pictures."));
-  const more = others.map(([field, message]) => t("common.named", { name: field, value: message })).join(" ");
-  for (const place of places) {
-    const name = place.dataset.message;
-    const message = name === "training" ? [fields.training, more].filter(Boolean).join(" ") : (fields[name] ?? "");
-    setText(place, sentence(message));
-    place.closest("[data-field]")?.classList.toggle("lu-wrong", Boolean(message));
-  }
-  showPictureProblems(fields);
-  const first = places.find((place) => place.textContent);
-  first?.closest("[data-field]")?.querySelector("input:not([hidden]), textarea, select, button")?.focus();
+  const lacking = markPictures(fields);
+  if (lacking) fields.trigger ??= t("train.lacking", { count: lacking });
+  const form = find("lu-train-form");
+  const others = tellProblems(form, fields).filter(([field]) => !field.startsWith("pictures."));
+  const more = others.map(([field, message]) => t("common.named", { name: field, value: message }));
+  if (more.length) tellProblems(form, { ...fields, training: [fields.training, ...more].filter(Boolean).join(" ") });
+  focusProblem(form);
 }

@@ -1,32 +1,41 @@
 // The pictures to learn from: files sent at once, or outputs of the gallery, each with a caption. They survive a refresh.
-// Not here: what is dropped or pasted (files.js), the rest of the form (form.js).
+// Not here: what is dropped or pasted (files.js), the tiles (tile.js), the rest of the form (form.js).
 
 import { at, inputThumbPath, uploadPicture } from "../core/api.js";
-import { el, find, icon, keyed, setText } from "../core/dom.js";
-import { percent, sentence } from "../core/format.js";
+import { find, keyed, setText } from "../core/dom.js";
+import { sentence } from "../core/format.js";
+import { makeLeftOut } from "../core/leftout.js";
 import { recallJson, remember } from "../core/memory.js";
 import { t, together } from "../core/text.js";
 import { toast } from "../core/toasts.js";
+import { saidList } from "../core/translate_server.js";
 import { MAX_BYTES } from "../create/inputs.js";
+import { MAX_CAPTION, createTile, updateTile } from "./tile.js";
 
 const KEY = "lumesh.train.pictures";
 const MAX = 500;
-const MAX_CAPTION = 2000;
+const SMALL_PX = 256; // half of what the smallest model but the demos learns from: more than doubled, edges blur
 
 /**
- * `id` is null on its way; `sent` resolves to whether it came.
- * @typedef {{ key: number, id: string | null, thumb: string, caption: string, percent: number, sent: Promise<boolean> | true }} Picture
+ * `id` is null until its file has come, which `sent` resolves to; `problem` is what the server says of it, "" where its
+ * caption is missing as others are, which is told once.
+ * @typedef {{
+ *   key: number, id: string | null, thumb: string, caption: string, note: string, percent: number, file: File | null,
+ *   name: string, isSending: boolean, hasFailed: string, isGone: boolean, problem: string | null,
+ *   sent: Promise<boolean> | true,
+ * }} Picture
  * @type {Picture[]}
  */
 let pictures = [];
 let count = 0;
-let problems = new Map(); // place -> what is wrong there
 let turn = Promise.resolve(); // one file after the other: the server decodes one at a time
 let tell = () => undefined;
+let leftOut = { clear: () => undefined, add: (_name, _why) => undefined };
 
 /** `change()` follows every picture that comes or goes, and every caption. */
 export function mountPictures(change) {
   tell = change;
+  leftOut = makeLeftOut(find("lu-train-left"));
   const file = find("lu-train-file");
   find("lu-train-add").addEventListener("click", () => file.click());
   file.addEventListener("change", () => {
@@ -36,11 +45,9 @@ export function mountPictures(change) {
   find("lu-train-clear").addEventListener("click", clear);
   find("lu-train-all-use").addEventListener("click", captionAll);
   find("lu-train-all").addEventListener("keydown", (event) => {
-    if (event.key !== "Enter") return;
-    event.preventDefault(); // it would train
-    captionAll();
+    if (event.key === "Enter" && !event.ctrlKey && !event.metaKey) captionAll();
   });
-  for (const { id, caption } of recallJson(KEY, [])) pictures.push(ofId(id, caption));
+  for (const { id, caption, note = "" } of recallJson(KEY, [])) pictures.push({ ...ofId(id, caption), note });
   drawPictures();
 }
 
@@ -49,125 +56,231 @@ export const readPictures = () => pictures.filter(({ id }) => id).map(({ id, cap
 
 export const countPictures = () => pictures.length;
 
-/** True when every file has come. */
-export async function picturesSent() {
+/** How many files have not come; 0 when all are there. */
+export async function countUnsent() {
   const sent = await Promise.all(pictures.map((picture) => picture.sent));
-  return sent.every(Boolean);
+  return sent.filter((hasCome) => !hasCome).length;
 }
 
-/** Pictures that were made here, with their prompts as captions. */
+/** Pictures that were made here, with their prompts as captions; the first new one's caption gets the focus. */
 export function addTrainOutputs(outputs) {
   const known = new Set(pictures.map(({ id }) => id));
-  const fresh = outputs.filter(({ id, kind }) => kind === "image" && !known.has(id)).slice(0, MAX - pictures.length);
-  for (const { id, recipe } of fresh) pictures.push(ofId(id, recipe.prompt.slice(0, MAX_CAPTION)));
+  const images = outputs.filter(({ kind }) => kind === "image");
+  const fresh = images.filter(({ id }) => !known.has(id));
+  const taken = fresh.slice(0, MAX - pictures.length).map(ofOutput);
+  pictures.push(...taken);
   changed();
-  if (outputs.some(({ kind }) => kind !== "image")) toast(t("train.noVideos"));
+  toast(
+    together(
+      t("train.added", { count: taken.length }),
+      fresh.length < images.length ? t("train.addedBefore", { count: images.length - fresh.length }) : "",
+      images.length < outputs.length ? t("train.noVideos") : "",
+      taken.length < fresh.length ? sentence(t("train.tooMany", { count: MAX })) : "",
+    ),
+  );
+  const target = taken[0] ?? pictures.find(({ id }) => id === images[0]?.id);
+  return () => tileOf(target)?.querySelector("textarea").focus();
 }
 
-/** Files as pictures, as far as there is room; says so where there is not. */
+/** Files as pictures, as far as there is room, and texts of their names as captions; those left out are listed. */
 export function addTrainFiles(files) {
-  const images = files.filter((file) => file.type.startsWith("image/") && file.size <= MAX_BYTES);
-  const taken = images.slice(0, Math.max(0, MAX - pictures.length));
-  for (const file of taken) pictures.push(send(file));
+  leftOut.clear();
+  const texts = files.filter(isText);
+  for (const file of files.filter((one) => !isText(one))) {
+    if (!file.type.startsWith("image/")) leftOut.add(file.name, t("train.onlyPictures"));
+    else if (file.size > MAX_BYTES) leftOut.add(file.name, t("inputs.tooLarge"));
+    else if (pictures.length >= MAX) leftOut.add(file.name, t("train.tooMany", { count: MAX }));
+    else pictures.push(ofFile(file));
+  }
   changed();
-  const tooLarge = files.find((file) => file.size > MAX_BYTES);
-  if (tooLarge) say(t("inputs.tooLarge", { name: tooLarge.name }));
-  else if (taken.length < images.length) say(t("train.tooMany", { count: MAX }));
-  else if (images.length < files.length) say(t("train.onlyPictures"));
+  for (const text of texts) takeCaption(text);
 }
 
-/** @param {Record<string, string>} fields what the server says, such as {"pictures.3.caption": "…"} */
-export function showPictureProblems(fields) {
-  problems = new Map();
+const isText = (file) => /\.txt$/i.test(file.name);
+
+const stemOf = (name) => name.replace(/\.[^.]*$/, "");
+
+/** "zorb.txt" is the caption of "zorb.png", as in folders of the command line. */
+async function takeCaption(file) {
+  const picture = pictures.find(({ name }) => name && stemOf(name) === stemOf(file.name));
+  const caption = picture ? (await file.text()).trim() : "";
+  if (!picture) leftOut.add(file.name, t("train.noPictureOf"));
+  else if (picture.caption.trim() && picture.caption.trim() !== caption) leftOut.add(file.name, t("train.hasCaption"));
+  else if (caption.length > MAX_CAPTION) leftOut.add(file.name, t("train.longCaption", { count: MAX_CAPTION }));
+  else {
+    setCaption(picture, caption);
+    changed();
+  }
+}
+
+/**
+ * Marks what is wrong with pictures, and takes away older marks; returns how many lack a caption, if several do: that is
+ * told once, by the caller.
+ * @param {Record<string, string>} fields what the server says, such as {"pictures.3.caption": "…"}
+ */
+export function markPictures(fields) {
+  for (const picture of pictures) picture.problem = null;
+  const listed = pictures.filter(({ id }) => id);
+  const lacking = Object.keys(fields).filter((field) => /^pictures\.\d+\.caption$/.test(field)).length;
   for (const [field, message] of Object.entries(fields)) {
-    const place = /^pictures\.(\d+)\./.exec(field)?.[1];
-    if (place !== undefined) problems.set(Number(place), message);
+    const [, place, what] = /^pictures\.(\d+)\.(\w+)/.exec(field) ?? [];
+    if (place !== undefined && listed[place]) listed[place].problem = what === "caption" && lacking > 1 ? "" : message;
   }
   drawPictures();
-  const [first] = problems.keys();
-  if (first !== undefined) find("lu-train-pictures").children[first]?.querySelector("textarea")?.focus();
+  return lacking > 1 ? lacking : 0;
 }
 
-const say = (text) => setText(document.querySelector('#lu-train [data-message="pictures"]'), text);
-
-function ofId(id, caption) {
-  count += 1;
-  return { key: count, id, thumb: at(inputThumbPath(id)), caption, percent: 100, sent: /** @type {true} */ (true) };
-}
-
-/** @returns {Picture} */
-function send(file) {
-  count += 1;
-  const local = URL.createObjectURL(file);
-  const picture = { key: count, id: null, thumb: local, caption: "", percent: 0, sent: /** @type {true} */ (true) };
-  const sent = turn.then(() => transfer(picture, file)).finally(() => URL.revokeObjectURL(local));
-  turn = sent.then(() => undefined);
-  return Object.assign(picture, { sent });
-}
-
-async function transfer(picture, file) {
-  if (!pictures.includes(picture)) return true; // removed meanwhile
-  try {
-    const upload = await uploadPicture(file, (done) => {
-      picture.percent = done;
-      drawPictures();
-    });
-    if (pictures.some((other) => other !== picture && other.id === upload.id)) {
-      pictures = pictures.filter((other) => other !== picture);
-      toast(t("inputs.already"));
-    } else Object.assign(picture, { id: upload.id, thumb: at(upload.thumb_url), percent: 100 });
-    changed();
-    return true;
-  } catch (error) {
-    if (!pictures.includes(picture)) return true;
-    pictures = pictures.filter((other) => other !== picture);
-    changed();
-    say(t("common.file", { name: file.name, text: together(error.message, error.advice) }));
-    return false;
-  }
-}
-
-function changed() {
-  problems = new Map();
-  say("");
-  remember(KEY, JSON.stringify(readPictures()));
+/** A trigger word stands for every caption that is missing. */
+export function forgiveCaptions() {
+  for (const picture of pictures) if (picture.problem === "") picture.problem = null;
   drawPictures();
-  tell();
 }
 
-function clear() {
+/** Other pictures, `[{id, caption}]`, in place of those that are there; what it returns brings these back. */
+export function replacePictures(others) {
   const before = pictures;
-  pictures = [];
+  const filled = others.map(({ id, caption }) => ofId(id, caption));
+  pictures = filled;
   changed();
-  find("lu-train-add").focus();
-  const act = () => {
-    pictures = before;
-    changed();
-  };
-  toast(t("train.cleared"), { label: t("trash.undo"), act });
+  return () => bringBack(before, filled);
 }
 
 /** What the trainings of these pictures leave: an empty form. */
 export function forgetPictures() {
   pictures = [];
+  leftOut.clear();
+  find("lu-train-all").value = "";
   changed();
+}
+
+/** @returns {Picture} */
+function ofId(id, caption) {
+  count += 1;
+  const sent = /** @type {true} */ (true);
+  const state = { percent: 100, file: null, name: "", isSending: false, hasFailed: "", isGone: false, problem: null, sent };
+  return { key: count, id, thumb: id ? at(inputThumbPath(id)) : "", caption, note: "", ...state };
+}
+
+function ofOutput({ id, recipe: { prompt } }) {
+  const note = prompt.length > MAX_CAPTION ? t("train.cutCaption", { count: MAX_CAPTION }) : "";
+  return { ...ofId(id, prompt.slice(0, MAX_CAPTION)), note };
+}
+
+function ofFile(file) {
+  const picture = { ...ofId(null, ""), file, name: file.name, thumb: URL.createObjectURL(file) };
+  send(picture);
+  return picture;
+}
+
+/** Also what failed before, and what came back before it was sent. */
+function send(picture) {
+  Object.assign(picture, { percent: 0, hasFailed: "", isSending: true });
+  picture.sent = turn.then(() => transfer(picture));
+  turn = picture.sent.then(() => undefined);
+}
+
+/** True when it has come, or is not wanted any more. */
+async function transfer(picture) {
+  if (!pictures.includes(picture)) {
+    picture.isSending = false;
+    return true;
+  }
+  try {
+    arrive(
+      picture,
+      await uploadPicture(picture.file, (done) => {
+        picture.percent = done;
+        drawPictures();
+      }),
+    );
+    return true;
+  } catch (error) {
+    picture.isSending = false;
+    if (!pictures.includes(picture)) return true;
+    const why = together(error.message, error.advice);
+    if (mayPass(error)) picture.hasFailed = why;
+    else {
+      leftOut.add(picture.name, why);
+      pictures = pictures.filter((other) => other !== picture);
+    }
+    changed();
+    return false;
+  }
+}
+
+/** Whether the same file may be taken another time: the network failed, or the server, or its limit for now. */
+const mayPass = ({ status }) => status === undefined || status === 0 || status === 429 || status >= 500;
+
+function arrive(picture, upload) {
+  const { width, height } = upload;
+  const isSmall = Math.min(width, height) < SMALL_PX;
+  const note = together(...saidList(upload, "notes"), isSmall ? t("train.small", { width, height }) : "");
+  URL.revokeObjectURL(picture.thumb);
+  Object.assign(picture, { id: upload.id, thumb: at(upload.thumb_url), percent: 100, note, file: null, isSending: false });
+  const same = pictures.find((other) => other !== picture && other.id === upload.id);
+  if (same && pictures.includes(picture)) {
+    pictures = pictures.filter((other) => other !== picture);
+    leftOut.add(picture.name, t("train.already", { place: pictures.indexOf(same) + 1 }));
+  }
+  changed();
+}
+
+function keep() {
+  const come = pictures.filter(({ id }) => id);
+  remember(KEY, JSON.stringify(come.map(({ id, caption, note }) => ({ id, caption, note }))));
+}
+
+function changed() {
+  keep();
+  drawPictures();
+  tell();
+}
+
+/** Those of before, and after them what was added since; `without` leave. */
+function bringBack(before, without = []) {
+  const ids = new Set(before.map(({ id }) => id).filter(Boolean));
+  const since = pictures.filter((one) => !before.includes(one) && !without.includes(one) && !ids.has(one.id));
+  pictures = [...before, ...since].slice(0, MAX);
+  for (const picture of pictures) if (!picture.id && !picture.isSending && !picture.hasFailed) send(picture);
+  changed();
+  if (before.length + since.length > MAX) toast(sentence(t("train.tooMany", { count: MAX })));
+}
+
+const offerBack = (before, text) => toast(text, { label: t("trash.undo"), act: () => bringBack(before) });
+
+function clear() {
+  const before = pictures;
+  pictures = [];
+  leftOut.clear();
+  changed();
+  find("lu-train-add").focus();
+  offerBack(before, t("train.cleared"));
+}
+
+function setCaption(picture, caption) {
+  picture.caption = caption;
+  if (picture.problem === "") picture.problem = null;
+  const area = tileOf(picture)?.querySelector("textarea");
+  if (area) area.value = caption;
 }
 
 function captionAll() {
   const caption = find("lu-train-all").value.trim();
-  for (const picture of pictures) picture.caption = caption;
-  for (const area of find("lu-train-pictures").querySelectorAll("textarea")) area.value = caption;
+  for (const picture of pictures) setCaption(picture, caption);
   changed();
 }
 
 function remove(picture) {
+  const before = pictures;
   const place = pictures.indexOf(picture);
   pictures = pictures.filter((other) => other !== picture);
   changed();
   const next = pictures[Math.min(place, pictures.length - 1)];
-  const button = next && find("lu-train-pictures").querySelector(`[data-key="${next.key}"] button`);
-  (button ?? find("lu-train-add")).focus();
+  (tileOf(next)?.querySelector("button") ?? find("lu-train-add")).focus();
+  offerBack(before, t("train.removed", { place: place + 1 }));
 }
+
+const tileOf = (picture) => picture && find("lu-train-pictures").querySelector(`[data-key="${picture.key}"]`);
 
 function drawPictures() {
   const total = pictures.length;
@@ -178,42 +291,26 @@ function drawPictures() {
   keyed(
     find("lu-train-pictures"),
     pictures.map((picture, place) => ({ picture, place })),
-    { key: ({ picture }) => picture.key, create: ({ picture }) => create(picture), update },
+    { key: ({ picture }) => picture.key, create: ({ picture }) => createTile(picture, { write, remove, again, lose }), update: updateTile },
   );
 }
 
-function create(picture) {
-  const area = el("textarea.lu-input.lu-area", { rows: 2, maxlength: MAX_CAPTION, placeholder: t("train.captionHint") });
-  area.value = picture.caption;
-  area.addEventListener("input", () => {
-    picture.caption = area.value;
-    remember(KEY, JSON.stringify(readPictures()));
-    tell();
-  });
-  return el(
-    "li.lu-train-picture",
-    {},
-    el(
-      "div.lu-train-art",
-      {},
-      el("img", { alt: "", decoding: "async" }),
-      el("span.lu-input-state", {}),
-      el("button.lu-icon-button", { type: "button", onclick: () => remove(picture), title: t("common.remove") }, icon("close")),
-    ),
-    area,
-    el("p.lu-message", { role: "alert" }),
-  );
+function write(picture, caption) {
+  const wasWrong = picture.problem !== null;
+  Object.assign(picture, { caption, problem: null });
+  if (wasWrong) return changed();
+  keep(); // not drawn at every letter, where there may be 500
+  return tell();
 }
 
-function update(tile, { picture, place }) {
-  const image = tile.querySelector("img");
-  if (image.getAttribute("src") !== picture.thumb) image.src = picture.thumb;
-  const state = tile.querySelector(".lu-input-state");
-  state.hidden = picture.id !== null;
-  setText(state, picture.id === null ? percent(picture.percent / 100) : "");
-  tile.querySelector("button").setAttribute("aria-label", t("train.remove", { place: place + 1 }));
-  tile.querySelector("textarea").setAttribute("aria-label", t("train.captionOf", { place: place + 1 }));
-  const problem = problems.get(place) ?? "";
-  tile.classList.toggle("lu-wrong", Boolean(problem));
-  setText(tile.querySelector(".lu-message"), sentence(problem));
+function again(picture) {
+  send(picture);
+  changed();
+  tileOf(picture)?.querySelector("textarea").focus();
+}
+
+/** Its file was deleted meanwhile; one on its way has no file yet. */
+function lose(picture) {
+  picture.isGone = Boolean(picture.id);
+  drawPictures();
 }

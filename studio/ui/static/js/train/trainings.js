@@ -1,28 +1,27 @@
-// The trainings: one card each, with its progress, its curve, its samples, and what can be done with it now.
-// Not here: the form (form.js), progress in words (core/progress.js).
+// The trainings: which there are, and what happens to them, as cards in front of the form or below it.
+// Not here: one card (card.js), what can be done with it (actions.js), the form (form.js).
 
-import { at, continueTraining, pauseTraining, readTraining, readTrainings } from "../core/api.js";
-import { el, find, icon, keyed, setStyles, setText } from "../core/dom.js";
-import { ago, costText, hasPrice, seconds } from "../core/format.js";
-import { fractionOf, progressLine, waitingLine } from "../core/progress.js";
-import { isFinal, modelOf, placeOf, putJob, state } from "../core/store.js";
+import { readTraining, readTrainings } from "../core/api.js";
+import { find, focused, keyed, setText } from "../core/dom.js";
+import { isFinal, isSetAside, putJob, state } from "../core/store.js";
 import { t, together } from "../core/text.js";
 import { toast } from "../core/toasts.js";
 import { said } from "../core/translate_server.js";
-import { isShown, showView } from "../core/views.js";
-import { cancel } from "../create/actions.js";
-import { offerUndo, useRecipe } from "../create/controls.js";
+import { isShown } from "../core/views.js";
 import { loadLoras } from "../create/loras.js";
-import { drawCurve } from "./curve.js";
-import { numbersText } from "./form.js";
+import { actionsOf, useTraining } from "./actions.js";
+import { createCard, updateCard } from "./card.js";
 
 const REFRESH_MS = 150; // several events often come at once
-const MAX_SHOWN = 24; // samples of one training
+const NEWS_S = 86_400; // how long what failed stands above the form: a night and a day
 
 /** @type {Map<string, any>} */
 const trainings = new Map(); // id -> training; with points and samples once they are read
+/** @type {Map<string, any[]>} */
+const missed = new Map(); // id -> events heard since its reading began
+const told = new Map(); // id -> what was last said of it to those who do not see the cards
+const due = new Set(); // ids that are read in a moment
 let isRead = false;
-let timer = 0;
 
 /** Reads all of them; the cards in sight are read whole. */
 export async function loadTrainings() {
@@ -34,31 +33,56 @@ export async function loadTrainings() {
   await Promise.all(listed.filter(isInFront).map(({ id }) => look(id)));
 }
 
-/** A training that was queued just now: its card has the focus. */
+/** After a gap in the events: points, samples and states may lack. */
+export function noteTrainingGap() {
+  if (isRead) loadTrainings().catch(say);
+}
+
+/** The card of one has the focus: it was queued just now, or somebody asked for it. */
 export async function showTraining(id) {
   await look(id);
-  const card = find("lu-train-cards").querySelector(`[data-key="${id}"]`);
+  const card = find("lu-train").querySelector(`.lu-training[data-key="${id}"]`);
+  if (card?.closest("details")) find("lu-train-earlier").open = true;
   card?.scrollIntoView({ block: "start" });
   card?.querySelector("h3")?.focus({ preventScroll: true });
 }
 
+/** Reads one whole, and what happened to it on the answer's way. */
 async function look(id) {
-  put(await readTraining(id));
+  const since = [];
+  missed.set(id, since);
+  const training = await readTraining(id);
+  put(training);
+  for (const event of since) if (event.id > training.last_event_id) take(event);
+  if (missed.get(id) === since) missed.delete(id);
   drawTrainings();
 }
 
+/** Events may have overtaken an answer: what was saved, and the steps of one attempt, only grow. */
 function put(training) {
-  trainings.set(training.id, { ...trainings.get(training.id), ...training });
-  putJob(training.job);
+  const { id, job } = training;
+  const [before, known] = [trainings.get(id), state.jobs.get(id)];
+  const saved_step = Math.max(training.saved_step, before?.saved_step ?? 0);
+  trainings.set(id, { ...before, ...training, saved_step });
+  const isSame = job.state === "running" && known?.state === "running" && known.attempt === job.attempt;
+  putJob(isSame ? { ...job, step: Math.max(job.step, known.step) } : job);
 }
 
-/** An event of a training: a point, a sample, or a saved state. */
+/** An event of a training: a point, a sample, a saved state, or that it was deleted. */
 export function hearTraining(event) {
-  const training = trainings.get(event.job_id);
-  if (!training?.points) {
-    lookSoon(event.job_id);
+  if (event.kind === "training.deleted") {
+    forget(event.job_id);
     return;
   }
+  missed.get(event.job_id)?.push(event);
+  if (take(event)) drawTrainings();
+  else lookSoon(event.job_id);
+}
+
+/** Tells whether the training was read before. */
+function take(event) {
+  const training = trainings.get(event.job_id);
+  if (!training?.points) return false;
   if (event.kind === "training.step") {
     const { step, loss, learning_rate } = event;
     training.points = [...training.points.filter((one) => one.step < step), { step, loss, learning_rate }];
@@ -67,7 +91,7 @@ export function hearTraining(event) {
     const others = training.samples.filter((one) => one.step !== step || one.number !== number);
     training.samples = [...others, { step, number, prompt, width, height, url }];
   } else training.saved_step = event.step;
-  if (isShown("train")) drawTrainings();
+  return true;
 }
 
 /** A job of the kind `train` changed its state. */
@@ -75,176 +99,132 @@ export function noteTraining(job) {
   if (job.kind === "train") lookSoon(job.id);
 }
 
+/** One ended while the page looks on: whoever is elsewhere learns of it, and what it learnt can be used at once. */
+export function noteTrainingEnd(job) {
+  const name = job.title;
+  if (job.state === "paused") toast(t("train.paused", { name }));
+  else if (job.state === "cancelled") {
+    if (job.started_at) toast(t("train.cancelled", { name })); // one that waited leaves the line before everybody's eyes
+  } else if (job.state === "done") {
+    loadLoras().catch(() => undefined); // it is read again before it is used
+    toast(t("train.done", { name }), { label: t("train.use"), act: () => useEnded(job.id) });
+  } else toast(t("train.failed", { name, title: said(job.error, "title") || t("state.failed") }));
+}
+
+async function useEnded(id) {
+  try {
+    const training = await readTraining(id);
+    await useTraining(training, training.job);
+  } catch (error) {
+    toast(together(error.message, error.advice));
+  }
+}
+
+/** Once for all events of a moment, however many follow. */
 function lookSoon(id) {
-  if (!isRead && !isShown("train")) return;
-  clearTimeout(timer);
-  timer = setTimeout(() => look(id).catch(say), REFRESH_MS);
+  if ((!isRead && !isShown("train")) || due.has(id)) return;
+  due.add(id);
+  setTimeout(() => {
+    due.delete(id);
+    look(id).catch(say);
+  }, REFRESH_MS);
+}
+
+function forget(id) {
+  trainings.delete(id);
+  drawTrainings();
 }
 
 const jobOf = (training) => state.jobs.get(training.id) ?? training.job;
 
-/** What goes on, may go on, or ended last stands above the form; the rest below it. */
+/** What goes on, may go on, or ended last stands above the form; the rest, and what was set aside, below it. */
 function isInFront(training) {
-  const { state: jobState } = jobOf(training);
-  if (["queued", "running", "paused", "failed", "interrupted"].includes(jobState)) return true;
-  return newest()?.id === training.id;
+  const job = jobOf(training);
+  if (["queued", "running", "paused"].includes(job.state)) return true;
+  if (isSetAside(job)) return false;
+  const isNews = Date.now() / 1000 - (job.finished_at ?? 0) < NEWS_S;
+  return endedLast() === training.id || (isNews && ["failed", "interrupted"].includes(job.state));
 }
 
-const sorted = () => [...trainings.values()].sort((a, b) => b.job.created_at - a.job.created_at);
-const newest = () => sorted()[0];
+/** What runs first, then the newest. */
+const sorted = () => [...trainings.values()].sort((a, b) => isRunning(b) - isRunning(a) || b.job.created_at - a.job.created_at);
+const isRunning = (training) => Number(jobOf(training).state === "running");
+
+function endedLast() {
+  const ended = [...trainings.values()].map(jobOf).filter(isFinal);
+  return ended.sort((a, b) => b.finished_at - a.finished_at)[0]?.id;
+}
 
 export function drawTrainings() {
   if (!isShown("train")) return;
   const all = sorted();
   const front = all.filter(isInFront);
   const ended = all.filter((training) => !isInFront(training));
-  draw(find("lu-train-cards"), front);
-  draw(find("lu-train-ended"), ended);
+  const kept = keepFocus();
+  draw(find("lu-train-cards"), front, true);
+  draw(find("lu-train-ended"), ended, false);
   find("lu-train-earlier").hidden = !ended.length;
+  kept();
+  announce(all);
 }
 
-export function mountTrainings() {
-  find("lu-train-earlier").addEventListener("toggle", () => {
-    const unread = [...trainings.values()].filter((one) => !isInFront(one) && !one.points);
-    Promise.all(unread.map(({ id }) => look(id))).catch(say);
-  });
+/** What had the focus has it again; what is gone leaves it to its card, and a card that is gone to the view. */
+function keepFocus() {
+  const before = focused();
+  const card = /** @type {HTMLElement | null} */ (before?.closest(".lu-training") ?? null);
+  return () => {
+    if (!card || focused() === before) return;
+    if (before?.isConnected) return before.focus({ preventScroll: true });
+    const now = find("lu-train").querySelector(`.lu-training[data-key="${card.dataset.key}"] h3`);
+    const isSeen = now && (!now.closest("details") || find("lu-train-earlier").open);
+    (isSeen ? now : find("lu-train-title")).focus({ preventScroll: true });
+  };
 }
 
-export const say = (error) => setText(find("lu-train-message"), error ? together(error.message, error.advice) : "");
-
-const draw = (list, items) => keyed(list, items, { key: ({ id }) => id, create, update });
-
-function create({ id, name }) {
-  return el(
-    "article.lu-training",
-    { "aria-labelledby": `lu-training-${id}` },
-    el(
-      "div.lu-training-head",
-      {},
-      el("div.lu-training-words", {}, el("h3", { id: `lu-training-${id}`, tabindex: -1 }, name), el("p.lu-training-facts.lu-num", {})),
-      el("div.lu-training-actions", {}),
-    ),
-    el("p.lu-training-state.lu-num", { role: "status" }),
-    el("div.lu-training-bar", { "aria-hidden": "true" }, el("i", {})),
-    el("div.lu-training-body", {}, el("div.lu-training-curve", {}), el("div.lu-training-samples", {})),
-  );
-}
-
-function update(card, training) {
-  const job = jobOf(training);
-  card.dataset.state = job.state;
-  setText(card.querySelector(".lu-training-facts"), factsOf(training));
-  setText(card.querySelector(".lu-training-state"), stateText(training, job));
-  const bar = card.querySelector(".lu-training-bar");
-  bar.hidden = !["running", "paused"].includes(job.state);
-  setStyles(bar, { "--done": job.state === "running" ? fractionOf(job) : training.saved_step / job.steps });
-  drawActions(card.querySelector(".lu-training-actions"), training, job);
-  drawPoints(card.querySelector(".lu-training-curve"), training, job);
-  drawSamples(card.querySelector(".lu-training-samples"), training);
-}
-
-function factsOf(training) {
-  const { model, pictures_count: count, numbers, trigger } = training;
-  const word = trigger && t("train.word", { word: trigger });
-  return [modelOf(model)?.title ?? model, t("train.count", { count }), word, numbersText(numbers)].filter(Boolean).join(" · ");
-}
-
-function stateText(training, job) {
-  const when = job.finished_at ? ago(job.finished_at, Date.now() / 1000) : "";
-  const cost = hasPrice(job) ? costText(job) : "";
-  const took = job.timings?.total_s ? seconds(job.timings.total_s) : "";
-  const saved = training.saved_step ? t("train.saved", { step: training.saved_step, steps: job.steps }) : "";
-  if (job.state === "running") return training.pause_requested ? t("train.pausing") : progressLine(job);
-  if (job.state === "queued") return [waitingLine(job, placeOf(job)), saved].filter(Boolean).join(" · ");
-  if (job.state === "done") return [t("state.done"), took, cost, when].filter(Boolean).join(" · ");
-  const why = job.error ? together(said(job.error, "detail"), said(job.error, "advice")) : "";
-  return [t(`state.${job.state}`), saved, when, why].filter(Boolean).join(" · ");
-}
-
-/** @returns {{ key: string, name: string, label: string, isAccent?: boolean, act: () => unknown }[]} */
-function actionsOf(training, job) {
-  const end = { key: "cancel", name: "close", label: t("common.cancel"), act: () => cancel(job) };
-  const pause = { key: "pause", name: "pause", label: t("train.pause"), act: () => change(pauseTraining, training) };
-  if (job.state === "queued") return [pause, end];
-  if (job.state === "running") return training.pause_requested || job.cancel_requested ? [end] : [pause, end];
-  if (job.state === "done") {
-    const use = { key: "use", name: "spark", label: t("train.use"), isAccent: true, act: () => useIt(training, job) };
-    return training.loras.length ? [use] : [];
-  }
-  const goOn = { key: "on", name: "play", label: t("train.goOn"), isAccent: true, act: () => change(continueTraining, training) };
-  return job.state === "paused" ? [goOn, end] : [goOn];
-}
-
-function drawActions(place, training, job) {
-  keyed(place, actionsOf(training, job), {
-    key: ({ key }) => key,
-    create: ({ name, label, isAccent }) =>
-      el(
-        `button.lu-button${isAccent ? ".lu-accent" : ""}`,
-        { type: "button", "aria-label": t("common.named", { name: label, value: training.name }) },
-        icon(name),
-        el("span", {}, label),
-      ),
-    update: (button, { act }) => {
-      button.onclick = act;
+function draw(list, items, areInFront) {
+  keyed(list, items, {
+    key: ({ id }) => id,
+    create: (training) => {
+      const card = createCard(training);
+      if (!areInFront) sight.observe(card);
+      return card;
+    },
+    update: (card, training) => {
+      const job = jobOf(training);
+      updateCard(card, training, job, actionsOf(training, job, { put: putAndDraw, forget, isInFront: areInFront }));
     },
   });
 }
 
-async function change(ask, { id }) {
-  try {
-    put(await ask(id));
-    drawTrainings();
-  } catch (error) {
-    toast(together(error.message, error.advice));
-  }
+function putAndDraw(training) {
+  put(training);
+  drawTrainings();
 }
 
-/** Opens Create with the model and what it learnt. */
-async function useIt({ loras }, job) {
-  try {
-    await loadLoras();
-  } catch (error) {
-    toast(together(error.message, error.advice));
-    return;
+/** States and samples as they come; what counts up or down is on the card for those who want to read it. */
+function announce(all) {
+  const words = { queued: t("state.waiting"), running: t("train.running") }; // a toast tells of an end
+  const news = [];
+  for (const training of all) {
+    const { state: jobState, id } = jobOf(training);
+    const step = training.samples ? (training.samples.at(-1)?.step ?? 0) : Infinity; // not read yet
+    const before = told.get(id);
+    told.set(id, { jobState, step });
+    if (!before) continue;
+    const text = jobState !== before.jobState ? words[jobState] : step > before.step ? t("train.sampleAt", { step }) : "";
+    if (text) news.push(t("common.named", { name: training.name, value: text }));
   }
-  if (!useRecipe({ ...job.recipe, loras: loras.map((ref) => ({ ref, scale: 1 })) }, null)) {
-    toast(t("toast.noModel", { model: job.recipe.model }));
-    return;
-  }
-  showView("create");
-  offerUndo(t("train.inUse"));
+  if (news.length) setText(find("lu-train-live"), news.join(" "));
 }
 
-function drawPoints(place, training, job) {
-  if (!training.points) return;
-  const key = `${training.points.length} ${training.points.at(-1)?.step ?? ""}`;
-  if (place.dataset.points === key) return;
-  place.dataset.points = key;
-  place.hidden = !training.points.length && isFinal(job);
-  place.replaceChildren(drawCurve(training.points, job.steps));
-}
+/** Earlier ones are read whole as they come in sight. */
+const sight = new IntersectionObserver((entries) => {
+  for (const { isIntersecting, target } of entries) {
+    if (!isIntersecting) continue;
+    sight.unobserve(target);
+    const { key } = /** @type {HTMLElement} */ (target).dataset;
+    if (trainings.has(key) && !trainings.get(key).points) look(key).catch(say);
+  }
+});
 
-/** The newest first: that is what people wait for. */
-function drawSamples(place, { samples, name }) {
-  if (!samples) return;
-  place.hidden = !samples.length;
-  if (!samples.length) return;
-  if (!place.firstElementChild)
-    place.append(el("ul.lu-training-strip.lu-scroll", { role: "list", tabindex: 0, "aria-label": t("train.samplesOf", { name }) }));
-  const shown = [...samples].sort((a, b) => b.step - a.step || a.number - b.number).slice(0, MAX_SHOWN);
-  keyed(place.firstElementChild, shown, {
-    key: ({ step, number }) => `${step}-${number}`,
-    create: ({ url, step, prompt, width, height }) =>
-      el(
-        "li",
-        {},
-        el(
-          "figure",
-          {},
-          el("img", { src: at(url), alt: prompt, width, height, loading: "lazy", decoding: "async" }),
-          el("figcaption.lu-num", {}, t("train.atStep", { step })),
-        ),
-      ),
-  });
-}
+export const say = (error) => setText(find("lu-train-message"), error ? together(error.message, error.advice) : "");

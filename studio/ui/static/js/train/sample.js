@@ -1,0 +1,51 @@
+// A sample of a training as large as it was kept, beside nothing else; arrows go to the older and the newer ones.
+
+import { at } from "../core/api.js";
+import { find, setStyles, setText } from "../core/dom.js";
+import { MAX_SCALE } from "../core/format.js";
+import { t } from "../core/text.js";
+
+/** @type {any[]} */
+let samples = []; // newest first
+let place = 0;
+
+export function mountSample() {
+  const dialog = find("lu-sample");
+  dialog.addEventListener("click", (event) => {
+    const step = event.target.closest("[data-step]");
+    if (step) turn(Number(step.dataset.step));
+    else dialog.close();
+  });
+  dialog.addEventListener("keydown", (event) => {
+    const step = { ArrowLeft: -1, ArrowRight: 1 }[event.key];
+    if (!step) return;
+    event.preventDefault();
+    event.stopPropagation();
+    turn(step);
+  });
+}
+
+export function openSample(all, sample) {
+  samples = all;
+  place = all.indexOf(sample);
+  draw();
+  find("lu-sample").showModal();
+}
+
+function turn(step) {
+  place = Math.min(samples.length - 1, Math.max(0, place + step));
+  draw();
+}
+
+function draw() {
+  const { url, step, prompt, width, height } = samples[place];
+  const image = find("lu-sample-picture");
+  image.src = at(url);
+  image.alt = prompt;
+  const ratio = width / height;
+  const room = `calc(100vw - var(--zoom-side)), calc(80dvh * ${ratio})`;
+  setStyles(image, { "--ratio": ratio, "--zoom-width": `min(${room}, ${MAX_SCALE * width}px)` });
+  setText(find("lu-sample-words"), `${t("train.atStep", { step })} · ${prompt}`);
+  for (const button of find("lu-sample").querySelectorAll("[data-step]"))
+    button.setAttribute("aria-disabled", String(!samples[place + Number(button.dataset.step)]));
+}

@@ -1,0 +1,56 @@
+// A picture to learn from as a tile: the whole of it, how far it has come, its caption, and what there is to say of it.
+// Not here: which pictures there are (pictures.js).
+
+import { el, icon, setText } from "../core/dom.js";
+import { percent, sentence } from "../core/format.js";
+import { markControl } from "../core/problems.js";
+import { t } from "../core/text.js";
+
+export const MAX_CAPTION = 2000;
+
+/** `write(picture, caption)`, `remove`, `again` and `lose` are what is done with it: typed, closed, sent anew, not found. */
+export function createTile(picture, { write, remove, again, lose }) {
+  const area = el("textarea.lu-input.lu-area", { rows: 2, maxlength: MAX_CAPTION, placeholder: t("train.captionHint") });
+  area.value = picture.caption;
+  area.addEventListener("input", () => write(picture, area.value));
+  return el(
+    "li.lu-train-picture",
+    { data: { field: "picture" } },
+    el(
+      "div.lu-train-art",
+      {},
+      el("img", { alt: "", decoding: "async", onerror: () => lose(picture) }),
+      el("span.lu-input-state", {}),
+      el("button.lu-icon-button", { type: "button", onclick: () => remove(picture), title: t("common.remove") }, icon("close")),
+    ),
+    el("button.lu-button.lu-train-again", { type: "button", onclick: () => again(picture) }, t("train.again")),
+    area,
+    el("p.lu-message", { role: "alert" }),
+    el("p.lu-model-note", {}),
+  );
+}
+
+export function updateTile(tile, { picture, place }) {
+  const image = tile.querySelector("img");
+  if (picture.thumb && image.getAttribute("src") !== picture.thumb) image.src = picture.thumb;
+  setText(tile.querySelector(".lu-input-state"), stateOf(picture));
+  tile.dataset.gone = String(picture.isGone);
+  tile.querySelector("button").setAttribute("aria-label", t("train.remove", { place: place + 1 }));
+  const again = tile.querySelector(".lu-train-again");
+  again.hidden = !picture.hasFailed;
+  again.setAttribute("aria-label", t("common.named", { name: t("train.again"), value: picture.name }));
+  const area = tile.querySelector("textarea");
+  area.setAttribute("aria-label", t("train.captionOf", { place: place + 1 }));
+  const message = tile.querySelector(".lu-message");
+  const isWrong = picture.problem !== null;
+  tile.classList.toggle("lu-wrong", isWrong);
+  setText(message, sentence(picture.problem || picture.hasFailed));
+  markControl(area, message, isWrong);
+  setText(tile.querySelector(".lu-model-note"), picture.note);
+}
+
+function stateOf({ id, isGone, hasFailed, percent: done }) {
+  if (isGone) return t("inputs.gone");
+  if (id) return "";
+  return hasFailed ? t("train.notSent") : done < 100 ? percent(done / 100) : t("inputs.checking");
+}

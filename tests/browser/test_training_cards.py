@@ -1,0 +1,247 @@
+"""Cards of trainings: what they tell while one learns, after a lost connection, and what can be done with them."""
+
+import re
+from collections.abc import Callable
+from typing import Any
+
+import pytest
+
+playwright_api = pytest.importorskip("playwright.sync_api", reason="browser tests need `pip install playwright`")
+expect = playwright_api.expect
+
+from tests.browser.axe import run_axe
+from tests.browser.test_training import draw_files
+
+OpenPage = Callable[..., Any]
+Keep = Callable[[Any, str], None]
+DONE_MS = 60_000
+LONG = 1200  # steps: some twenty seconds
+WATCH_BAR = """() => {
+  const seen = (globalThis.seenBars = []);
+  const card = document.querySelector("#lu-train-cards .lu-training");
+  const note = () => {
+    if (card.dataset.state !== "running") return;
+    const text = card.querySelector(".lu-training-state").textContent;
+    const done = Number(card.querySelector(".lu-training-bar").style.getPropertyValue("--done"));
+    seen.push([done, text]);
+  };
+  new MutationObserver(note).observe(card, { subtree: true, childList: true, attributes: true, characterData: true });
+}"""
+KEEP_STREAMS = """globalThis.streams = [];
+globalThis.EventSource = class extends EventSource {
+  constructor(...values) {
+    super(...values);
+    streams.push(this);
+  }
+};"""
+
+
+def ask(page: Any, name: str, *, steps: int, **fields: Any) -> str:
+    """Asks for a training of one picture as this page's visitor, and returns its id."""
+    [[_, png]] = draw_files(1)
+    return page.evaluate(
+        """async ([png, asked]) => {
+          const form = new FormData();
+          form.append("file", new File([new Uint8Array(png)], "zorb.png", { type: "image/png" }));
+          const { id } = await (await fetch("api/v1/uploads", { method: "POST", body: form })).json();
+          const body = JSON.stringify({ ...asked, pictures: [{ id, caption: "A zorb" }] });
+          const headers = { "Content-Type": "application/json" };
+          return (await (await fetch("api/v1/trainings", { method: "POST", headers, body })).json()).id;
+        }""",
+        [png, {"model": "demo-sdxl", "name": name, "trigger": "zorb", "steps": steps, **fields}],
+    )
+
+
+def read(page: Any, path: str) -> Any:
+    return page.evaluate("async (path) => (await fetch(`api/v1/${path}`)).json()", path)
+
+
+def call(page: Any, method: str, path: str) -> int:
+    return page.evaluate("async ([method, path]) => (await fetch(`api/v1/${path}`, { method })).status", [method, path])
+
+
+def open_train(page: Any) -> None:
+    page.locator("#lu-nav-train").click()
+    expect(page.locator("#lu-train-title")).to_be_focused()
+
+
+def card_of(page: Any, job_id: str) -> Any:
+    return page.locator(f'.lu-training[data-key="{job_id}"]')
+
+
+def cancel(page: Any, job_id: str) -> None:
+    call(page, "DELETE", f"jobs/{job_id}")
+    expect(card_of(page, job_id)).to_have_attribute("data-state", "cancelled")
+
+
+def test_the_bar_is_the_share_of_its_steps_and_never_goes_backwards(open_page: OpenPage) -> None:
+    page = open_page()
+    open_train(page)
+    job_id = ask(page, "bars", steps=200)
+    card = card_of(page, job_id)
+    expect(card).to_be_visible()
+    page.evaluate(WATCH_BAR)
+    page.wait_for_function("seenBars.some(([done]) => done > 0.1)")
+    card.get_by_role("button", name="Pause").click()
+    expect(card).to_have_attribute("data-state", "paused")
+    card.get_by_role("button", name="Go on").click()
+    expect(card).to_have_attribute("data-state", "done", timeout=DONE_MS)
+    seen = page.evaluate("seenBars")
+    assert [done for done, _ in seen] == sorted(done for done, _ in seen)
+    steps = [(done, re.search(r"Training (\d+)/200", text)) for done, text in seen]
+    told = [(done, int(found[1])) for done, found in steps if found]
+    ahead = [done - step / 200 for done, step in told]  # what is saved is told at once, steps four times a second
+    assert ahead and min(ahead) > -0.01 and max(ahead) < 0.15, "it is the steps alone"
+
+
+def test_after_a_lost_connection_curve_and_samples_are_whole_again(open_page: OpenPage) -> None:
+    page = open_page()
+    page.add_init_script(KEEP_STREAMS)
+    page.reload()
+    open_train(page)
+    job_id = ask(page, "gap", steps=LONG)
+    card = card_of(page, job_id)
+    expect(card.locator(".lu-training-strip img")).to_have_count(1)
+    page.evaluate("streams.at(-1).dispatchEvent(new Event('error'))")
+    expect(page.locator("#lu-engine-state")).to_have_text("Reconnecting…")
+    found = page.wait_for_function(
+        """(id) => {
+          const card = document.querySelector(`.lu-training[data-key="${id}"]`);
+          const [count, step] = card.querySelector(".lu-training-curve").dataset.points.split(" ").map(Number);
+          const samples = card.querySelectorAll(".lu-training-strip img").length;
+          return streams.at(-1).readyState === 1 && samples >= 4 && { state: card.dataset.state, count, step, samples };
+        }""",
+        arg=job_id,
+    ).json_value()
+    cancel(page, job_id)
+    assert found["state"] == "running", "at its end everything is read anew anyway"
+    assert found["count"] == found["step"] // 3, "every third step is a point"
+    assert found["samples"] == found["step"] // 150
+
+
+def test_pause_and_go_on_keep_the_focus_of_the_keyboard(open_page: OpenPage) -> None:
+    page = open_page()
+    open_train(page)
+    job_id = ask(page, "keys", steps=LONG)
+    card = card_of(page, job_id)
+    button = card.locator('[data-key="turn"]')
+    expect(card).to_have_attribute("data-state", "running")
+    for label, state in (("Pause", "paused"), ("Go on", "running"), ("Pause", "paused")):
+        expect(button).to_have_accessible_name(f"{label}: keys")
+        button.focus()
+        page.keyboard.press("Enter")
+        expect(card).to_have_attribute("data-state", state)
+        expect(button).to_be_focused()
+    card.get_by_role("button", name="Cancel: keys").focus()
+    page.keyboard.press("Enter")
+    expect(card).to_have_attribute("data-state", "cancelled")
+    expect(card.locator("h3")).to_be_focused()
+
+
+def test_a_screen_reader_hears_states_and_samples_and_no_clock(open_page: OpenPage) -> None:
+    page = open_page()
+    open_train(page)
+    page.evaluate(
+        """() => {
+          const heard = (globalThis.heard = []);
+          const note = (records) => {
+            for (const { target } of records) {
+              const element = target.nodeType === 1 ? target : target.parentElement;
+              const place = element?.closest("[role=status], [role=alert], [aria-live]");
+              if (place) heard.push(`${place.id}: ${place.textContent}`);
+            }
+          };
+          const all = { subtree: true, childList: true, characterData: true };
+          new MutationObserver(note).observe(document.querySelector("#lu-train"), all);
+        }"""
+    )
+    job_id = ask(page, "heard", steps=400)
+    expect(card_of(page, job_id)).to_have_attribute("data-state", "done", timeout=DONE_MS)
+    heard = page.evaluate("[...new Set(heard)].filter((text) => text.startsWith('lu-train-live'))")
+    assert "lu-train-live: heard: a sample of step 400" in heard
+    assert len(page.evaluate("heard")) < 25, page.evaluate("heard")
+
+
+def test_the_end_of_a_training_is_told_everywhere_and_its_lora_is_in_an_open_list(open_page: OpenPage) -> None:
+    page = open_page()
+    job_id = ask(page, "told", steps=40)
+    toast = page.locator("#lu-toasts .lu-toast")
+    expect(toast).to_contain_text("Training told is done", timeout=DONE_MS)
+    expect(page.locator('#lu-loras-choice option[value="told"]')).to_have_count(1)
+    expect(page.locator("#lu-frames .lu-frame")).to_have_count(0)
+    expect(page.locator("#lu-film-row .lu-film-item")).to_have_count(0)
+    toast.get_by_role("button", name="Use it").click()
+    expect(page.locator('#lu-loras-list li[data-key="told"]')).to_be_visible()
+    page.locator(f'.lu-queue-item[data-job="{job_id}"] .lu-queue-open').click()
+    expect(card_of(page, job_id).locator("h3")).to_be_focused()
+
+
+def test_a_training_without_a_sample_has_no_torn_picture_and_is_called_by_its_name(open_page: OpenPage) -> None:
+    page = open_page()
+    names = ["before", "behind"]
+    running, waiting = (ask(page, name, steps=LONG, sample_prompts=["A zorb"]) for name in names)
+    item = page.locator(f'.lu-queue-item[data-job="{running}"]')
+    expect(item).to_have_attribute("data-state", "running")
+    page.wait_for_function("async (id) => (await (await fetch(`api/v1/jobs/${id}`)).json()).step > 0", arg=running)
+    page.reload()  # a 404 would end this test
+    expect(item.get_by_role("button", name="Training before", exact=True)).to_be_visible()
+    expect(item.get_by_role("button", name="Cancel: Training before")).to_be_visible()
+    expect(item.locator("img")).to_have_count(1)  # with its first sample
+    assert item.locator("img").evaluate("(image) => image.decode().then(() => image.naturalWidth)") > 0
+    behind = page.locator(f'.lu-queue-item[data-job="{waiting}"]')
+    behind.get_by_role("button", name="More: Training behind").click()
+    expect(page.get_by_role("menuitem", name="Show the training")).to_be_visible()
+    page.keyboard.press("Escape")
+    open_train(page)
+    for job_id in (waiting, running):
+        cancel(page, job_id)
+
+
+def test_what_ended_is_set_aside_or_deleted_and_its_samples_are_looked_at_large(
+    open_page: OpenPage, keep: Keep
+) -> None:
+    page = open_page()
+    open_train(page)
+    first, last = ask(page, "first", steps=40), ask(page, "last", steps=40, sample_prompts=["A zorb", "Two zorbs"])
+    card = card_of(page, last)
+    expect(card).to_have_attribute("data-state", "done", timeout=DONE_MS)
+    expect(card.locator(".lu-training-strip figcaption").first).to_have_text("Step 40 · A zorb")
+    link = card.get_by_role("link", name="Download: last")
+    assert link.get_attribute("href").endswith("/api/v1/loras/last/file") and link.get_attribute("download") == ""
+    assert not run_axe(page, "#lu-train")
+    keep(page, "train-cards")
+
+    card.get_by_role("button", name="Use its pictures: last").click()
+    expect(page.get_by_role("textbox", name="Trigger word")).to_have_value("zorb")
+    expect(page.get_by_role("textbox", name="Trigger word")).to_be_focused()
+
+    card.get_by_role("button", name="Enlarge the sample of step 40: Two zorbs").click()
+    words = page.locator("#lu-sample-words")
+    expect(words).to_have_text("Step 40 · Two zorbs")
+    page.keyboard.press("ArrowLeft")
+    expect(words).to_have_text("Step 40 · A zorb")
+    keep(page, "train-sample")
+    page.keyboard.press("Escape")
+    expect(page.locator("#lu-sample")).to_be_hidden()
+
+    card.get_by_role("button", name="Dismiss: last").click()
+    expect(page.locator("#lu-train-cards .lu-training")).to_have_count(0)
+    page.locator("#lu-train-earlier summary").click()
+    expect(card_of(page, first).locator(".lu-training-strip img")).not_to_have_count(0)
+    asked: list[str] = []
+    page.route(
+        f"**/api/v1/trainings/{last}",
+        lambda route: route.fulfill(status=204) if is_delete(route) else route.continue_(),
+    )
+    for answer in ("dismiss", "accept"):
+        page.once("dialog", lambda dialog, answer=answer: (asked.append(dialog.message), getattr(dialog, answer)()))
+        card.get_by_role("button", name="Delete: last").click()
+        if answer == "dismiss":
+            expect(card).to_be_visible()
+    expect(card).to_have_count(0)
+    expect(page.locator("#lu-train-title")).to_be_focused()
+    assert "the state to go on from" in asked[0] and "The LoRA stays" in asked[0]
+
+
+def is_delete(route: Any) -> bool:
+    return route.request.method == "DELETE"
