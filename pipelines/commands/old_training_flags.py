@@ -78,6 +78,8 @@ class _Script:
     batch: int | None = None
     parts: int | None = None
     scales_rate: bool = False
+    averages: bool = False
+    whole_batch: int | None = None
     rate: float | None = None
 
 
@@ -117,8 +119,7 @@ def translate(arguments: Sequence[str], *, count_hosts: Callable[[], int] = lamb
         elif name == "scale_lr":
             script.scales_rate = True
         elif name == "use_ema":
-            translated.arguments += ["--ema", _DECAY]
-            translated.notes.append(f"--use_ema is --ema {_DECAY} here")
+            script.averages = True
         elif name == "validation_prompts":
             prompts = [value] if has_value else []
             while words and not words[0].startswith("--"):
@@ -127,13 +128,17 @@ def translate(arguments: Sequence[str], *, count_hosts: Callable[[], int] = lamb
         elif name in _WITHOUT_EFFECT:
             follows, reason = _WITHOUT_EFFECT[name]
             translated.notes.append(f"--{name} has no effect: {reason}")
-            if follows and not has_value and words:
+            if follows and not has_value and words and not words[0].startswith("--"):
                 words.pop(0)
         else:
             own = _RENAMED.get(name, name)
             given[own] = None
-            if own == "learning_rate":
-                script.rate = _read_rate(value if has_value else words[0] if words else "")
+            if own in ("learning_rate", "global_batch_size"):
+                found = _read_number(value if has_value else words[0] if words else "")
+                if own == "learning_rate":
+                    script.rate = found
+                else:
+                    script.whole_batch = None if found is None else int(found)
             if own == "mixed_precision":
                 value = _translate_precision(value if has_value else _take_value(name, words), translated)
                 has_value = "="
@@ -165,8 +170,12 @@ def _finish(translated: Translated, script: _Script, given: dict[str, None], cou
         translated.notes.append(f"--train_batch_size is one host's, and one part's: a step learns {factors} = {whole}")
     if script.parts is not None:
         translated.arguments += ["--accumulate", str(parts)]
-    if script.scales_rate:
-        rate = (script.rate or _RATE) * (script.batch or 1) * parts * hosts
+    if script.averages and "ema" not in given:
+        translated.arguments += ["--ema", _DECAY]
+        translated.notes.append(f"--use_ema is --ema {_DECAY} here")
+    if script.scales_rate and (script.rate is not None or "learning_rate" not in given):  # else it is told as wrong
+        whole = script.whole_batch or (script.batch or 1) * parts * hosts
+        rate = (script.rate or _RATE) * whole
         translated.arguments += ["--learning-rate", f"{rate:g}"]  # the last one counts
         translated.notes.append(f"--scale_lr: the learning rate is {rate:g}, multiplied by what a step learns")
     if script.model is None:
@@ -211,7 +220,7 @@ def _read_count(name: str, value: str) -> int:
     return int(value)
 
 
-def _read_rate(value: str) -> float | None:
+def _read_number(value: str) -> float | None:
     try:
         return float(value)
     except ValueError:

@@ -3,6 +3,7 @@
 Not here: models and files that come from the hub (runtime/weights).
 """
 
+import shlex
 from collections.abc import Sequence
 from pathlib import Path
 from typing import Any
@@ -69,8 +70,13 @@ def push(files: Sequence[Path], repo: str, card: str, hub: Any) -> None:
         where = ", ".join(map(str, files))
         raise LumeshError(
             english(f"The result is at {where}, but its upload to {repo} failed: {error}"),
-            advice=english(f"Try again with: {'; '.join(f'hf upload {repo} {file}' for file in files)}"),
+            advice=english(f"Try again with: {'; '.join(_write_upload(repo, file) for file in files)}"),
         ) from error
+
+
+def _write_upload(repo: str, file: Path) -> str:
+    left_out = "".join(f" --exclude '{one}'" for one in OF_TRAINING) if file.is_dir() else ""
+    return f"hf upload {repo} {shlex.quote(str(file))}{left_out}"
 
 
 def _tell_unreachable(error: Exception) -> str:

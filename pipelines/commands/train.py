@@ -19,12 +19,11 @@ from pipelines.models.catalog import Catalog, Model, open_model
 from pipelines.models.fingerprints import find_configs
 from pipelines.runtime.devices import hosts
 from pipelines.training.results.installing import check_targets, install
-from pipelines.training.settings import TrainingSettings, read_name, read_settings
+from pipelines.training.settings import FLAGS, TrainingSettings, read_name, read_settings
 
 DEMO_RATE = 2e-3
 """The demo models are some hundred times smaller than the others, and learn at a rate some twenty times as high."""
 _ARGUMENTS = {"model"}
-_FLAGS = {"validate_with": "--validate", "output": "--output"}
 
 
 def _list_options() -> Iterator[inspect.Parameter]:
@@ -37,7 +36,7 @@ def _list_options() -> Iterator[inspect.Parameter]:
 
 def _annotate(name: str, field: FieldInfo) -> Any:
     variable = {"profile": "PROFILE_DIR"}.get(name)
-    flag = _FLAGS.get(name, f"--{name.replace('_', '-')}")
+    flag = f"--{FLAGS.get(name, name).replace('_', '-')}"
     default = field.get_default()
     shown = False if default in (None, (), False) else str(default)
     described = field.description
@@ -137,9 +136,11 @@ def _train(
     tell(output)
     terminal = TrainingTerminal(checked, is_json=as_json, is_silent=not hosts.is_leader())
     terminal.tell_plan()
-    options.try_folder("output", output) if check else options.make_folder("output", output)
     if check:
+        if hosts.is_leader():
+            options.try_folder("output", output)
         return
+    options.make_folder("output", output)
     stop = Stop()
     cache = place.data_dir / "cache" / "training"
     work = Place(

@@ -70,9 +70,13 @@ class Checked:
         """Returns a hash of the pictures and captions, by which a state knows its data."""
         found = hashlib.sha256()
         for example in self.examples:
-            kind = " prior" if example.is_prior else ""
-            found.update(f"{example.content} {example.captions!r} {example.repeats}{kind};".encode())
+            found.update(f"{example.content} {example.captions!r} {example.repeats};".encode())
         return found.hexdigest()[:20]
+
+    @property
+    def prior_fingerprint(self) -> str:
+        """Returns a hash of which examples are prior ones."""
+        return hashlib.sha256(repr([example.is_prior for example in self.examples]).encode()).hexdigest()[:20]
 
     @property
     def buckets(self) -> dict[str, int]:
@@ -156,7 +160,8 @@ def check_training(settings: TrainingSettings, model: Model, learner: Learner, *
     learnt, kept, held_notes = _hold_out(settings, found, model)
     data, notes = _schedule(settings, model, learner, learnt, batch=batch)
     held = _schedule(settings, model, learner, kept, batch=batch)[0] if kept else None
-    too_long = list_too_long(learnt, model, trigger=settings.trigger or "", write_prompt=learner.write_prompt)
+    start = model.choose_start(revision=settings.revision, variant=settings.variant)
+    too_long = list_too_long(learnt, start, trigger=settings.trigger or "", write_prompt=learner.write_prompt)
     return Checked(
         model=model,
         name=chosen,
@@ -250,12 +255,12 @@ def write_card(settings: TrainingSettings, model: Model, name: str) -> str:
     kind = "A LoRA" if settings.lora else "A fine-tuned model"
     trigger = f"\n\nTrigger words: `{settings.trigger}`" if settings.trigger else ""
     fields = {
-        "base_model": model.repo or model.id,
+        "base_model": json.dumps(model.repo or model.id),  # YAML reads JSON
         "base_model_relation": "adapter" if settings.lora else "finetune",
         "library_name": "diffusers",
         "pipeline_tag": "text-to-video" if model.is_video else "text-to-image",
         **({"tags": '["lora"]'} if settings.lora else {}),
-        **({"instance_prompt": json.dumps(settings.trigger)} if settings.trigger else {}),  # YAML reads JSON
+        **({"instance_prompt": json.dumps(settings.trigger)} if settings.trigger else {}),
     }
     said = "\n".join(f"{field}: {value}" for field, value in fields.items())
     return f"---\n{said}\n---\n\n# {name}\n\n{kind} of {model.title}, trained with Lumesh.{trigger}\n"

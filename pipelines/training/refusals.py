@@ -6,9 +6,12 @@ Not here: settings by themselves (settings.py), the data (data/).
 
 from pathlib import Path
 
+from pydantic import ValidationError
+
 from pipelines.errors import RecipeError
 from pipelines.families.trainable import Learner
-from pipelines.messages import Message, say
+from pipelines.loras.files import SUFFIX
+from pipelines.messages import Message, english, say
 from pipelines.models.catalog import Catalog, Model, find_folder
 from pipelines.recipes.recipe import Recipe
 from pipelines.recipes.resolving import resolve
@@ -55,6 +58,8 @@ def check_samples(settings: TrainingSettings, model: Model) -> dict[str, Message
     for prompt in settings.sample:
         try:
             resolve(Recipe(model=model.id, prompt=prompt, seed=settings.seed), Catalog(models=(model,)))
+        except ValidationError:
+            return {"sample": english("a prompt is no UTF-8, or too long; write it anew")}
         except RecipeError as error:
             return {"sample": say("{prompt} cannot be made: {reason}", prompt=repr(prompt[:80]), reason=error.whole)}
     return {}
@@ -83,6 +88,8 @@ def check_folders(settings: TrainingSettings) -> dict[str, Message]:
 def check_name(name: str) -> dict[str, Message]:
     """Refuses a name that is no file's: with folders in it, hidden, or too long."""
     if name and not name.startswith(".") and name.isprintable() and not {*name} & {*"/\\"}:
+        if name.endswith(SUFFIX):
+            return {"name": say("{name} is a file's; leave out {ending}", name=name[:40], ending=SUFFIX)}
         if len(name.encode()) <= MOST_NAME_BYTES:
             return {}
         return {"name": say("{name}... is too long for a file's; choose a shorter one", name=name[:40])}

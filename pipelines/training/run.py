@@ -166,9 +166,10 @@ def _add_prior(
 
 def _is_stopped(stop: Stop, topic: str) -> bool:
     """Returns whether one of the hosts was told to stop, which all are then."""
-    if any(hosts.collect(topic, stop.is_asked)):
+    is_over = any(hosts.collect(topic, stop.is_asked))
+    if is_over:
         stop.ask("another host")
-    return stop.is_asked
+    return is_over  # what a host hears while it waits for the others counts at the next question
 
 
 class _StoppedError(Exception):

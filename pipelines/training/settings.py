@@ -189,7 +189,7 @@ def read_name(file: Path | None) -> str | None:
 def read_toml(file: Path) -> dict[str, Any]:
     """Returns a file's settings, which may be called as on the command line; raises RecipeError for one that is none.
 
-    Texts that may be several may be one, and a share or a name may be a number.
+    Texts that may be several may be one, and a share may be a number.
     """
     try:
         found = tomllib.loads(file.read_text("utf-8"))

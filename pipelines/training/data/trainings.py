@@ -11,9 +11,12 @@ _FIELDS = {"caption_dropout", "save_every_minutes"}
 
 
 def find_trainings(place: Path) -> Iterator[Path]:
-    """Yields each folder at or below a place that is a training's; hidden folders are left alone, as by reading."""
-    for folder, folders, files in os.walk(place):
-        folders[:] = sorted(name for name in folders if not name.startswith("."))
+    """Yields each folder at or below a place that is a training's; hidden ones are left alone, and links followed."""
+    seen: set[str] = set()
+    for folder, folders, files in os.walk(place, followlinks=True):
+        real = os.path.realpath(folder)
+        folders[:] = [] if real in seen else sorted(name for name in folders if not name.startswith("."))
+        seen.add(real)
         if SETTINGS in files and _is_training(Path(folder) / SETTINGS):
             yield Path(folder)
             folders.clear()

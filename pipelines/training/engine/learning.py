@@ -233,7 +233,8 @@ class Learning:
         return list_facts(
             self.settings, self.origin.learner, self.scheduler_config,
             model=model.id, revision=model.revision, expert=self.denoiser.component,
-            global_batch_size=self.checked.batch_size, data=self.checked.fingerprint, steps=self.checked.steps,
+            global_batch_size=self.checked.batch_size, data=self.checked.fingerprint,
+            prior=self.checked.prior_fingerprint, steps=self.checked.steps,
             dtype=np.dtype(choose_compute_dtype(self.settings, self.origin.mesh)).name,
         )  # fmt: skip
 

@@ -112,6 +112,7 @@ def run_steps(
     if cadence.owed and (done >= cadence.steps or not agreement.ask(f"step {done}, before what is owed")):
         for duty in cadence.owed:
             duty(done, state)
+        teller.start_clock()
     with _prefetch(make_batch, first, cadence.steps) as batches:
         for number, batch in batches:
             if number == first and agreement.ask(f"step {done}, before the next"):
@@ -229,8 +230,7 @@ class _Agreement:
         """Returns whether to stop here, before a step."""
         if hosts.count() == 1:
             return self.stop.is_asked
-        self._hear(hosts.collect(name, [self.stop.is_asked, self.stop.reason]))
-        return self.stop.is_asked
+        return self._hear(hosts.collect(name, [self.stop.is_asked, self.stop.reason]))
 
     def ask_after(self, done: int, *, is_time: bool) -> tuple[bool, bool]:
         """Returns whether to stop after so many steps, and whether to save."""
@@ -240,18 +240,23 @@ class _Agreement:
             return False, False
         step_s = (time.monotonic() - self._asked_s) / (done - self._asked_after)
         found = hosts.collect(f"step {done}", [self.stop.is_asked, self.stop.reason, is_time, step_s])
-        self._hear(found)
+        is_over = self._hear(found)
         slowest_s = max(step_s for _, _, _, step_s in found)
         self._start(done, every=count_steps_between(slowest_s))
-        return self.stop.is_asked, found[0][2]
+        return is_over, found[0][2]
 
     def _start(self, done: int, *, every: int) -> None:
         self._next, self._asked_after, self._asked_s = done + every, done, time.monotonic()
 
-    def _hear(self, found: Sequence[Sequence[Any]]) -> None:
+    def _hear(self, found: Sequence[Sequence[Any]]) -> bool:
+        """Returns whether a host said that it was told to stop; what one hears since then counts at the next question.
+
+        Otherwise it would leave alone, and the others wait for it.
+        """
         for number, (is_asked, reason, *_) in enumerate(found):
             if is_asked:
                 self.stop.ask(reason if number == 0 else f"{reason}, host {number}")
+        return any(is_asked for is_asked, *_ in found)
 
 
 def count_steps_between(step_s: float) -> int:
@@ -289,8 +294,8 @@ class _Saver:
 
     def finish(self, done: int, state: TrainState) -> None:
         """Saves the last state, and returns when it is on disk or the disk has refused it."""
-        if done == self.last and self._attempt(self.states.wait, _tell_lost):
-            return
+        if done == self.last and (self._attempt(self.states.wait, _tell_last_lost) or hosts.count() > 1):
+            return  # of several hosts only the one whose disk refused it would try again, and wait for the others
         self.last = -1
         self.save(done, state)
         if self.last == done:

@@ -71,6 +71,7 @@ def write_lora(
                     "ss_network_alpha": f"{alpha:g}"}  # fmt: skip
     elif settings.lora_format != "diffusers":  # only diffusers reads a header's alpha, so it is in the values
         pairs = {layer: (down, up * np.float32(alpha / settings.rank)) for layer, (down, up) in pairs.items()}
+    assert pairs.keys() <= {layer for layers in names.layers.values() for layer in layers}, "a layer without a name"
     tensors = _name_tensors(pairs, names, alpha=alpha)
     file.parent.mkdir(parents=True, exist_ok=True)
     write_whole(file, _sort_header(save(dict(sorted(tensors.items())), metadata=metadata | facts)))

@@ -48,12 +48,18 @@ def list_facts(
     expert: str,
     global_batch_size: int,
     data: str,
+    prior: str,
     steps: int,
     dtype: str,
 ) -> dict[str, Any]:
-    """Lists the facts of a training of the component `expert`; `data` is a hash, `dtype` is what is computed in."""
+    """Lists the facts of a training of the component `expert`.
+
+    `data` and `prior` are hashes, `dtype` is what is computed in.
+    """
     is_flow = learner.process == "flow"
     shared = {name: getattr(settings, name) for name in _SHARED}
+    if settings.optimizer == "muon":
+        shared["optimizer"] = "muon, each layer's matrices apart"  # states from before have stacks move by AdamW
     taken = {name: getattr(settings, name) for name in _CHANGED}
     if not is_flow:
         shared["prediction_type"] = settings.prediction_type or scheduler_config.get("prediction_type", "epsilon")
@@ -69,6 +75,7 @@ def list_facts(
         "expert": expert,
         "global_batch_size": global_batch_size,
         "data": data,
+        "prior": prior,
         TAKEN: {
             **taken,
             "steps": steps,

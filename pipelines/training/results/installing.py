@@ -14,7 +14,7 @@ from pathlib import Path
 
 from pipelines.errors import LumeshError, RecipeError
 from pipelines.files.whole import put_whole, write_whole
-from pipelines.loras.files import SUFFIX
+from pipelines.loras.files import SUFFIX, find_namesake
 from pipelines.messages import english
 
 RECORD = "installed.json"
@@ -33,8 +33,8 @@ def check_targets(results: Iterable[Path], output: Path, data_dir: Path, name: s
     """Raises RecipeError where what the training in `output` will give would replace something that is not its own."""
     for result in results:
         target = find_target(result, data_dir, name)
-        if os.path.lexists(target) and not _is_own(target, result, output):
-            taken = f"{target} is there already, and is not of this training"
+        if (there := _find_other(target, result, output)) is not None:
+            taken = f"{there} is there already, and is not of this training"
             raise RecipeError({"name": english(f"{taken}; choose another --name, or move it away")})
 
 
@@ -44,9 +44,9 @@ def install(result: Path, output: Path, data_dir: Path, name: str) -> Path:
     Raises LumeshError where something has come there while it learnt.
     """
     target = find_target(result, data_dir, name)
-    if os.path.lexists(target) and not _is_own(target, result, output):
+    if (there := _find_other(target, result, output)) is not None:
         raise LumeshError(
-            english(f"{target} has come while this was trained, and stays."),
+            english(f"{there} has come while this was trained, and stays."),
             advice=english(f"What was learnt is at {result}: move one of them, and run the same command again."),
         )
     if result.is_file():
@@ -55,7 +55,14 @@ def install(result: Path, output: Path, data_dir: Path, name: str) -> Path:
         return target
     part, old = (target.with_name(f".{target.name}.{kind}") for kind in ("part", "old"))
     shutil.rmtree(part, ignore_errors=True)
-    shutil.copytree(result, part, ignore=shutil.ignore_patterns(*OF_TRAINING))
+    try:
+        shutil.copytree(result, part, ignore=shutil.ignore_patterns(*OF_TRAINING))
+    except OSError as error:
+        shutil.rmtree(part, ignore_errors=True)
+        raise LumeshError(
+            english(f"What was learnt is at {result}, but could not be copied to {target}: {error}"),
+            advice=english("Make room, and run the same command again."),
+        ) from error
     _record(output, part)
     shutil.rmtree(old, ignore_errors=True)
     if os.path.lexists(target):
@@ -63,6 +70,14 @@ def install(result: Path, output: Path, data_dir: Path, name: str) -> Path:
     part.rename(target)
     shutil.rmtree(old, ignore_errors=True)
     return target
+
+
+def _find_other(target: Path, result: Path, output: Path) -> Path | None:
+    """Returns what of another training, or of a person, has the target's place or its LoRA's name."""
+    if os.path.lexists(target):
+        return None if _is_own(target, result, output) else target
+    namesake = find_namesake(target.stem, target.parent) if target.suffix == SUFFIX else None
+    return None if namesake is None else target.with_name(namesake)
 
 
 def _is_own(target: Path, result: Path, output: Path) -> bool:
@@ -115,5 +130,5 @@ def _record(output: Path, place: Path) -> None:
 def _read_record(output: Path) -> list[str]:
     try:
         return json.loads((output / RECORD).read_text("utf-8"))
-    except FileNotFoundError:
+    except (FileNotFoundError, ValueError):  # a damaged one knows of nothing
         return []

@@ -137,3 +137,23 @@ def test_a_command_line_of_ours_stays_as_it_is(tmp_path: Path) -> None:
 def _list_flags(option: inspect.Parameter) -> Sequence[str]:
     found = next((one for one in get_args(option.annotation) if isinstance(one, OptionInfo)), None)
     return [f"--{option.name.replace('_', '-')}", *(found.param_decls or () if found is not None else ())]
+
+
+@pytest.mark.parametrize(
+    ("words", "told"),
+    [
+        ("m --learning_rate abc --scale_lr", ["--learning_rate", "abc"]),
+        ("m --ema 0.99 --use_ema", ["--ema", "0.99"]),
+        ("m --cache_dir --data d", ["--data", "d"]),
+    ],
+)
+def test_what_is_given_by_itself_counts_before_what_follows_from_a_flag(words: str, told: list[str]) -> None:
+    assert [one.replace("-", "_") for one in translate(words.split()).arguments] == [
+        "m",
+        *(w.replace("-", "_") for w in told),
+    ]
+
+
+def test_a_scaled_rate_is_multiplied_by_a_whole_batch_that_is_given() -> None:
+    found = translate(["m", "--global_batch_size", "32", "--scale_lr", "--learning_rate", "1e-5"]).arguments
+    assert found[found.index("--learning-rate", found.index("--learning-rate") + 1) + 1] == "0.00032"

@@ -2,7 +2,7 @@
 
 import json
 import resource
-from collections.abc import Iterator
+from collections.abc import Iterator, Sequence
 from contextlib import contextmanager
 from dataclasses import dataclass, field
 from pathlib import Path
@@ -14,6 +14,7 @@ import numpy as np
 import pytest
 
 from pipelines.errors import RecipeError
+from pipelines.training.engine import loop
 from pipelines.training.engine.compiled_steps import choose_profiled
 from pipelines.training.engine.loop import MOST_SKIPPED, Cadence, DivergedError, Stop, count_steps_between, run_steps
 from pipelines.training.engine.step import BINS, Metrics, TrainState
@@ -239,3 +240,22 @@ def test_a_full_disk_does_not_end_a_training(tmp_path: Path) -> None:
 @pytest.mark.parametrize(("count", "first"), [(100, 10), (14, 10), (12, 8), (4, 1), (1, 1)])
 def test_a_profile_begins_where_enough_steps_follow(count: int, first: int) -> None:
     assert choose_profiled(count) == first
+
+
+def test_a_stop_that_is_heard_while_hosts_ask_each_other_waits_for_the_next_question(
+    monkeypatch: pytest.MonkeyPatch,
+) -> None:
+    stop = loop.Stop()
+
+    def collect(_name: str, told: Sequence[Any]) -> list[Any]:
+        stop.ask("SIGTERM")  # after this host has told the others
+        return [told, [False, "", *told[2:]]]
+
+    monkeypatch.setattr(loop.hosts, "count", lambda: 2)
+    monkeypatch.setattr(loop.hosts, "collect", collect)
+    agreement = loop._Agreement(stop=stop, first=0)
+    assert not agreement.ask("before the first step") and stop.is_asked
+    assert agreement.ask("before the next")
+    other = loop.Stop()
+    monkeypatch.setattr(loop.hosts, "collect", lambda _name, told: other.ask("SIGTERM") or [told])
+    assert loop._Agreement(stop=other, first=0).ask_after(1, is_time=False) == (False, False)

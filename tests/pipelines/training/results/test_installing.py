@@ -109,3 +109,36 @@ def test_a_lora_that_somebody_has_put_there_is_refused_before_anything_is_learnt
     (tmp_path / "models" / "corgi").symlink_to(tmp_path / "gone")
     with pytest.raises(RecipeError, match="is there already"):
         check_targets([tmp_path / "out"], tmp_path / "out", tmp_path, "corgi")
+
+
+@pytest.mark.parametrize("there", ["Corgi.safetensors", "corgi/adapter_model.safetensors"])
+def test_a_loras_name_is_taken_in_other_letters_and_by_a_folder_of_pefts_too(tmp_path: Path, there: str) -> None:
+    file = tmp_path / "data" / "loras" / there
+    file.parent.mkdir(parents=True)
+    file.write_bytes(b"somebody's")
+    output = tmp_path / "out"
+    with pytest.raises(RecipeError, match="choose another --name"):
+        check_targets([write_lora(output)], output, tmp_path / "data", "corgi")
+    with pytest.raises(LumeshError, match="stays"):
+        install(write_lora(output), output, tmp_path / "data", "corgi")
+
+
+def test_a_copy_that_the_disk_refuses_leaves_nothing_and_says_where_the_result_is(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    output = write_model(tmp_path / "training" / "corgi", b"learnt")
+
+    def refuse(*_args: Any, **_options: Any) -> None:
+        raise shutil.Error([("a", "b", "No space left on device")])
+
+    monkeypatch.setattr(shutil, "copytree", refuse)
+    with pytest.raises(LumeshError, match="What was learnt is at"):
+        install(output, output, tmp_path / "data", "corgi")
+    assert not [*(tmp_path / "data").rglob("*.part")]
+
+
+def test_a_damaged_record_knows_of_nothing(tmp_path: Path) -> None:
+    output = tmp_path / "training" / "corgi"
+    install(write_lora(output), output, tmp_path / "data", "corgi")
+    (output / "installed.json").write_text("")
+    check_targets([write_lora(output)], output, tmp_path / "data", "corgi")  # the same bytes are its own all the same
