@@ -170,7 +170,7 @@ class Job:
             is_cleared=bool(row["is_cleared"]),
             chip_seconds=row["chip_seconds"],
             cost_usd=row["cost_usd"],
-            notes=read_codes(json.loads(row["notes"]))["notes"],
+            notes=read_notes(row["notes"]),
             title=row["title"],
         )
 
@@ -195,6 +195,11 @@ class Job:
 def write_notes(notes: Iterable[Message]) -> str:
     """Returns notes, each once, as the column `notes` keeps them."""
     return json.dumps(add_codes({"notes": [*dict.fromkeys(notes)]}))
+
+
+def read_notes(text: str) -> list[Message]:
+    """Undoes write_notes."""
+    return read_codes(json.loads(text))["notes"]
 
 
 def move(tx: Transaction, job_id: str, to: JobState, **columns: Any) -> Job | None:
