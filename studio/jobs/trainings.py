@@ -165,7 +165,8 @@ def forget(database: Database, job_id: str) -> None:
     """Deletes a training with its captions, curve and samples; raises JobStateError while it waits or runs.
 
     The job stays without its prompt, hidden in the queue's list: what it took and cost still counts. Its events stay,
-    too, because their ids have no gaps, but without words. Its pictures are those of no job any more. The LoRA stays, and its owner's right to delete it.
+    too, because their ids have no gaps, but without prompts. Its pictures are those of no job any more. The LoRA stays,
+    and its owner's right to delete it.
     """
     with database.write() as tx:
         if tx.execute(
