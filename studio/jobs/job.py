@@ -6,7 +6,6 @@ Not here: who may ask for a move (queue.py for people, claims.py for the worker)
 import json
 import sqlite3
 import time
-from collections.abc import Iterable
 from dataclasses import dataclass, replace
 from typing import Any
 
@@ -17,6 +16,7 @@ from studio import events
 from studio.database import Transaction
 from studio.jobs.costs import cost
 from studio.jobs.states import MOVES, JobState
+from studio.notes import read_notes
 
 EVENT_OF_STATE = {
     JobState.QUEUED: "job.queued",
@@ -190,16 +190,6 @@ class Job:
             "recipe": self.recipe.to_json(),
             **add_codes({"reason": self.reason, "notes": self.notes}),
         }
-
-
-def write_notes(notes: Iterable[Message]) -> str:
-    """Returns notes, each once, as the column `notes` keeps them."""
-    return json.dumps(add_codes({"notes": [*dict.fromkeys(notes)]}))
-
-
-def read_notes(text: str) -> list[Message]:
-    """Undoes write_notes."""
-    return read_codes(json.loads(text))["notes"]
 
 
 def move(tx: Transaction, job_id: str, to: JobState, **columns: Any) -> Job | None:

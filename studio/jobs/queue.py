@@ -14,15 +14,13 @@ from pipelines.errors import LumeshError, RecipeError
 from pipelines.messages import Message, say
 from pipelines.recipes.recipe import Recipe
 from studio.database import Database, Transaction
-from studio.jobs.job import GENERATE, TRAIN, UNSTARTED, Job, append_event, move, read_notes, write_notes
+from studio.jobs.job import GENERATE, TRAIN, UNSTARTED, Job, append_event, move
 from studio.jobs.line.places import in_line, with_places
 from studio.jobs.obstacles import with_obstacles
 from studio.jobs.states import JobState
+from studio.notes import BEGINS_ANEW, read_notes, write_notes
 from studio.settings import QUEUE_QUOTA
 from studio.storage import show_size
-
-BEGINS_ANEW = say("What it had learnt was deleted to make room; it begins anew.")
-"""The note of an ended training that lost its state, until it is queued again."""
 
 
 class JobStateError(LumeshError):

@@ -13,10 +13,9 @@ from pathlib import Path
 
 from studio import events
 from studio.database import Database, Transaction
-from studio.jobs.job import read_notes, write_notes
-from studio.jobs.queue import BEGINS_ANEW
 from studio.library.folders import empty_folder, measure_folder
 from studio.library.training_files import SHOWN
+from studio.notes import BEGINS_ANEW, read_notes, write_notes
 
 KEPT_S = 7 * 24 * 3600.0
 """How long a failed or interrupted training may count on going on; a cancelled one was given up."""

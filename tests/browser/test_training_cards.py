@@ -246,7 +246,7 @@ def test_what_ended_is_set_aside_or_deleted_and_its_samples_are_looked_at_large(
     assert "the state to go on from" in asked[0] and "The LoRA stays" in asked[0]
 
 
-def test_what_is_deleted_to_make_room_is_told_on_every_card(open_page: OpenPage) -> None:
+def test_what_made_room_is_told_on_every_card_and_the_next_one_in_front_is_whole(open_page: OpenPage) -> None:
     page = open_page()
     open_train(page)
     ids = []
@@ -269,3 +269,9 @@ def test_what_is_deleted_to_make_room_is_told_on_every_card(open_page: OpenPage)
         state = card_of(page, job_id).locator(".lu-training-state")
         expect(state).to_contain_text("What it had learnt was deleted to make room; it begins anew.")
         expect(state).not_to_have_text(saved)
+    page.reload()
+    open_train(page)
+    page.once("dialog", lambda dialog: dialog.accept())
+    card_of(page, ids[1]).get_by_role("button", name="Delete: younger").click()
+    expect(card_of(page, ids[1])).to_have_count(0)
+    expect(page.locator(f'#lu-train-cards [data-key="{ids[0]}"] .lu-training-strip img')).not_to_have_count(0)

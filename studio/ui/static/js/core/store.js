@@ -254,7 +254,7 @@ export function whichAreSetAside() {
   return (job) => marks.has(mark(job));
 }
 
-export const isSetAside = (job) => whichAreSetAside()(job);
+const isSetAside = (job) => whichAreSetAside()(job);
 
 export function setAside(job) {
   remember(DISMISSED, JSON.stringify([mark(job), ...readDismissed()].slice(0, 50)));
