@@ -275,3 +275,27 @@ def test_what_made_room_is_told_on_every_card_and_the_next_one_in_front_is_whole
     card_of(page, ids[1]).get_by_role("button", name="Delete: younger").click()
     expect(card_of(page, ids[1])).to_have_count(0)
     expect(page.locator(f'#lu-train-cards [data-key="{ids[0]}"] .lu-training-strip img')).not_to_have_count(0)
+
+
+def test_an_answer_on_its_way_brings_no_deleted_training_back(open_page: OpenPage) -> None:
+    page = open_page()
+    job_id = ask(page, "ghost", steps=LONG)
+    call(page, "DELETE", f"jobs/{job_id}")
+    page.wait_for_function("async (id) => (await (await fetch(`api/v1/jobs/${id}`)).json()).finished_at", arg=job_id)
+    held: list[Any] = []
+    url = f"**/api/v1/trainings/{job_id}"
+    page.route(
+        url, lambda route: held.append((route, route.fetch())) if route.request.method == "GET" else route.continue_()
+    )
+    open_train(page)
+    expect(card_of(page, job_id)).to_be_visible()
+    while not held:
+        page.wait_for_timeout(20)
+    assert call(page, "DELETE", f"trainings/{job_id}") == 204
+    expect(card_of(page, job_id)).to_have_count(0)
+    for route, answer in held:
+        with page.expect_response(url):
+            route.fulfill(response=answer)
+    page.evaluate("new Promise((done) => setTimeout(done, 100))")
+    expect(card_of(page, job_id)).to_have_count(0)
+    expect(page.locator("#lu-train-message")).to_be_empty()
