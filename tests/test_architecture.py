@@ -27,7 +27,7 @@ LAYERS = (
     ("studio.context",),
     ("studio.services",),
     ("studio.jobs", "studio.library", "studio.access"),
-    ("studio.events",),
+    ("studio.events", "studio.notes"),
     ("studio.database",),
     ("studio.models",),
     ("studio.flags",),

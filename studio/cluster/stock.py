@@ -50,6 +50,8 @@ class Stock:
         if hashlib.sha256(content).hexdigest() != one.sha:
             raise ValueError(f"the bytes of {one.name} are not those of {one.sha}")
         write_whole(self.find(one), content)
+        if one.ref and one.name == ADAPTER_MODEL:  # a file of the same ref would be taken before the folder
+            (self._loras / f"{one.ref}{SUFFIX}").unlink(missing_ok=True)
         self._forget_oldest()
 
     def find(self, one: Attachment) -> Path:

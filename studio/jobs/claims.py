@@ -16,12 +16,13 @@ from pipelines.stages import STEP_PHASES, Progress
 from studio import events
 from studio.database import Database, Transaction
 from studio.jobs.costs import cost
-from studio.jobs.job import HELD, TRAIN, UNSTARTED, Card, Job, end, move, write_notes
+from studio.jobs.job import HELD, TRAIN, UNSTARTED, Card, Job, end, move
 from studio.jobs.line.batch_join import Share, choose_company
 from studio.jobs.line.order import Waiting
 from studio.jobs.line.standing import follow
 from studio.jobs.states import JobState
 from studio.jobs.workers import LEASE_S, LOCAL
+from studio.notes import write_notes
 
 MAX_LOST = 2
 """So many machines may be lost while they make a job before it is failed instead of begun again."""

@@ -6,7 +6,6 @@ Not here: who may ask for a move (queue.py for people, claims.py for the worker)
 import json
 import sqlite3
 import time
-from collections.abc import Iterable
 from dataclasses import dataclass, replace
 from typing import Any
 
@@ -17,6 +16,7 @@ from studio import events
 from studio.database import Transaction
 from studio.jobs.costs import cost
 from studio.jobs.states import MOVES, JobState
+from studio.notes import read_notes
 
 EVENT_OF_STATE = {
     JobState.QUEUED: "job.queued",
@@ -170,7 +170,7 @@ class Job:
             is_cleared=bool(row["is_cleared"]),
             chip_seconds=row["chip_seconds"],
             cost_usd=row["cost_usd"],
-            notes=read_codes(json.loads(row["notes"]))["notes"],
+            notes=read_notes(row["notes"]),
             title=row["title"],
         )
 
@@ -190,11 +190,6 @@ class Job:
             "recipe": self.recipe.to_json(),
             **add_codes({"reason": self.reason, "notes": self.notes}),
         }
-
-
-def write_notes(notes: Iterable[Message]) -> str:
-    """Returns notes, each once, as the column `notes` keeps them."""
-    return json.dumps(add_codes({"notes": [*dict.fromkeys(notes)]}))
 
 
 def move(tx: Transaction, job_id: str, to: JobState, **columns: Any) -> Job | None:

@@ -14,10 +14,11 @@ from pipelines.errors import LumeshError, RecipeError
 from pipelines.messages import Message, say
 from pipelines.recipes.recipe import Recipe
 from studio.database import Database, Transaction
-from studio.jobs.job import GENERATE, UNSTARTED, Job, append_event, move, write_notes
+from studio.jobs.job import GENERATE, TRAIN, UNSTARTED, Job, append_event, move
 from studio.jobs.line.places import in_line, with_places
 from studio.jobs.obstacles import with_obstacles
 from studio.jobs.states import JobState
+from studio.notes import BEGINS_ANEW, read_notes, write_notes
 from studio.settings import QUEUE_QUOTA
 from studio.storage import show_size
 
@@ -197,16 +198,14 @@ def retry(database: Database, job_id: str, *, quota: int = QUEUE_QUOTA) -> Job:
 
 
 def queue_again(tx: Transaction, job_id: str) -> Job | None:
-    """Retries a job within a transaction; returns None when it cannot run again."""
-    if tx.execute("SELECT 1 FROM jobs WHERE id = ? AND state = ?", (job_id, JobState.RUNNING)).fetchone():
+    """Retries a job within a transaction; returns None, and changes nothing, when it cannot run again."""
+    row = tx.execute(
+        "SELECT notes FROM jobs WHERE id = ? AND state <> ? AND (kind <> ? OR id IN (SELECT job_id FROM trainings))",
+        (job_id, JobState.RUNNING, TRAIN),
+    ).fetchone()
+    if row is None:
         return None
-    tx.execute("UPDATE trainings SET pause_requested = 0 WHERE job_id = ?", (job_id,))
-    for table in ("training_points", "training_samples"):  # of one that begins anew
-        tx.execute(
-            f"DELETE FROM {table} WHERE job_id IN (SELECT job_id FROM trainings WHERE job_id = ? AND saved_step = 0)",
-            (job_id,),
-        )
-    return move(
+    job = move(
         tx,
         job_id,
         JobState.QUEUED,
@@ -215,8 +214,18 @@ def queue_again(tx: Transaction, job_id: str) -> Job | None:
         is_placed=0,
         is_cleared=0,
         lost=0,
+        notes=write_notes(note for note in read_notes(row["notes"]) if note != BEGINS_ANEW),
         **UNSTARTED,
     )
+    if job is None:
+        return None
+    tx.execute("UPDATE trainings SET pause_requested = 0 WHERE job_id = ?", (job_id,))
+    for table in ("training_points", "training_samples"):  # of one that begins anew
+        tx.execute(
+            f"DELETE FROM {table} WHERE job_id IN (SELECT job_id FROM trainings WHERE job_id = ? AND saved_step = 0)",
+            (job_id,),
+        )
+    return job
 
 
 def count_jobs(database: Database) -> dict[str, int]:

@@ -164,8 +164,9 @@ def pause(database: Database, job_id: str) -> None:
 def forget(database: Database, job_id: str) -> None:
     """Deletes a training with its captions, curve and samples; raises JobStateError while it waits or runs.
 
-    The job stays without its prompt, hidden in the queue's list: what it took and cost still counts. Its pictures are
-    those of no job any more. The LoRA stays, and its owner's right to delete it.
+    The job stays without its prompt, hidden in the queue's list: what it took and cost still counts. Its events stay,
+    too, because their ids have no gaps, but without prompts. Its pictures are those of no job any more. The LoRA stays,
+    and its owner's right to delete it.
     """
     with database.write() as tx:
         if tx.execute(
@@ -175,13 +176,17 @@ def forget(database: Database, job_id: str) -> None:
                 say("Training {id} waits or runs, and cannot be deleted.", id=job_id),
                 advice=say("Cancel it first; when it has ended, delete it."),
             )
-        move(tx, job_id, JobState.CANCELLED)  # a paused one, which was to go on
-        tx.execute("DELETE FROM trainings WHERE job_id = ?", (job_id,))
-        tx.execute("DELETE FROM job_images WHERE job_id = ?", (job_id,))
         [row] = tx.execute(
             "UPDATE jobs SET is_cleared = 1, recipe = json_set(recipe, '$.prompt', '') WHERE id = ? RETURNING owner",
             (job_id,),
         ).fetchall()
+        tx.execute(
+            "UPDATE events SET data = json_replace(data, '$.prompt', '', '$.job.recipe.prompt', '') WHERE job_id = ?",
+            (job_id,),
+        )
+        move(tx, job_id, JobState.CANCELLED)  # a paused one, which was to go on
+        tx.execute("DELETE FROM trainings WHERE job_id = ?", (job_id,))
+        tx.execute("DELETE FROM job_images WHERE job_id = ?", (job_id,))
         events.append(tx, kind="training.deleted", owner=row["owner"], job_id=job_id, data={})
 
 

@@ -5,17 +5,17 @@ its card, curve and samples stay. Paused ones are to go on, and are never touche
 Not here: when it is freed (disk.py, api/routes/system.py), the files of one training (training_files.py).
 """
 
-import json
 import shutil
+import tempfile
 import time
 from collections.abc import Iterable
 from pathlib import Path
 
-from pipelines.messages import add_codes, read_codes, say
 from studio import events
 from studio.database import Database, Transaction
 from studio.library.folders import empty_folder, measure_folder
 from studio.library.training_files import SHOWN
+from studio.notes import BEGINS_ANEW, read_notes, write_notes
 
 KEPT_S = 7 * 24 * 3600.0
 """How long a failed or interrupted training may count on going on; a cancelled one was given up."""
@@ -62,7 +62,7 @@ def free_oldest(database: Database, training_dir: Path, *, now_s: float | None =
 
 
 def forget_strangers(database: Database, training_dir: Path) -> int:
-    """Deletes folders of trainings that were deleted, and what a killed process was deleting; returns how many."""
+    """Deletes folders of deleted trainings, and what a killed process was deleting; returns how many files went."""
     gone = 0
     for folder in training_dir.iterdir() if training_dir.is_dir() else ():
         row = database.read_one(
@@ -70,8 +70,8 @@ def forget_strangers(database: Database, training_dir: Path) -> int:
         )
         is_deleted = row is not None and row[0] is None  # without a job, it may be of a newer database, which was lost
         if folder.is_dir() and not folder.is_symlink() and (is_deleted or folder.name.startswith(GONE)):
+            gone += measure_folder(folder)[1]
             shutil.rmtree(folder, ignore_errors=True)
-            gone += 1
     return gone
 
 
@@ -79,24 +79,23 @@ def _list_work(folder: Path) -> Iterable[Path]:
     return [entry for entry in folder.iterdir() if entry.name != SHOWN] if folder.is_dir() else ()
 
 
-def _set_aside(tx: Transaction, training_dir: Path, job_id: str) -> Path:
-    """Moves a training's work out of its folder, which takes no time, and notes that it is gone."""
-    aside = training_dir / f"{GONE}{job_id}"
-    for entry in _list_work(training_dir / job_id):
-        aside.mkdir(exist_ok=True)
-        entry.rename(aside / entry.name)
+def _set_aside(tx: Transaction, training_dir: Path, job_id: str) -> Path | None:
+    """Moves a training's work out of its folder, which takes no time, and notes that it is gone; None without any."""
     tx.execute("UPDATE trainings SET saved_step = 0 WHERE job_id = ?", (job_id,))
+    if not (work := [*_list_work(training_dir / job_id)]):
+        return None
+    aside = Path(tempfile.mkdtemp(prefix=GONE, dir=training_dir))  # a folder of before may still be there
+    for entry in work:
+        entry.rename(aside / entry.name)
     row = tx.execute("SELECT owner, notes FROM jobs WHERE id = ?", (job_id,)).fetchone()
-    if aside.is_dir():
-        note = say("What it had learnt was deleted to make room; it begins anew.")
-        notes = [*dict.fromkeys([*read_codes(json.loads(row["notes"]))["notes"], note])]
-        tx.execute("UPDATE jobs SET notes = ? WHERE id = ?", (json.dumps(add_codes({"notes": notes})), job_id))
-        events.append(tx, kind="training.saved", owner=row["owner"], job_id=job_id, data={"step": 0})
+    notes = write_notes([*read_notes(row["notes"]), BEGINS_ANEW])
+    tx.execute("UPDATE jobs SET notes = ? WHERE id = ?", (notes, job_id))
+    events.append(tx, kind="training.saved", owner=row["owner"], job_id=job_id, data={"step": 0})
     return aside
 
 
-def _delete(training_dir: Path, folders: Iterable[Path]) -> tuple[int, int]:
-    freed = [empty_folder(folder) for folder in folders]
+def _delete(training_dir: Path, folders: Iterable[Path | None]) -> tuple[int, int]:
+    freed = [empty_folder(folder) for folder in folders if folder is not None]
     for folder in training_dir.glob(f"{GONE}*"):
         shutil.rmtree(folder, ignore_errors=True)
     return sum(size for size, _ in freed), sum(count for _, count in freed)

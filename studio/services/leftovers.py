@@ -32,7 +32,7 @@ def sweep(settings: Settings, database: Database) -> None:
         forget_parts(folder)
     gone, kept = sweep_outputs(settings.outputs_dir, database)
     gone += sweep_uploads(settings.uploads_dir, database)
-    training_room.forget_strangers(database, settings.training_dir)
+    gone += training_room.forget_strangers(database, settings.training_dir)
     if gone:
         log.warning("%d files that a killed process left in %s were deleted", gone, settings.data_dir)
     if kept:

@@ -1,7 +1,7 @@
 """The Train view: pictures with captions, what to learn from them, and the trainings with curve and samples.
 
-static/js/train/ fills it: pictures.js and tile.js the grid, form.js the rest of the form, trainings.js the cards,
-curve.js a curve.
+static/js/train/ fills it: pictures.js and tile.js the grid, form.js the rest of the form; trainings.js the cards,
+card.js one of them, actions.js its buttons, curve.js its curve, sample.js a sample of it, large.
 """
 
 from studio.ui.controls import PICTURE_TYPES

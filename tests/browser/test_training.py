@@ -138,6 +138,47 @@ def test_a_missing_trigger_is_told_once_and_what_is_mended_is_not_told_any_more(
     expect(trigger).to_have_accessible_description(re.compile("what was learnt.$"))
 
 
+def test_missing_captions_that_the_server_leaves_out_are_marked_until_the_last_is_written(open_page: OpenPage) -> None:
+    page = open_train(open_page)
+    drop(page, 3, first=33)
+    fields = {"pictures.0.caption": "describe it", "...": "2 more fields are wrong"}
+    error = {"title": "", "detail": "", "advice": "", "fields": fields}
+    page.route(
+        "**/api/v1/trainings",
+        lambda route: (
+            route.fulfill(status=422, json={"error": error}) if route.request.method == "POST" else route.fallback()
+        ),
+    )
+    page.get_by_role("button", name="Train", exact=True).click()
+    told = page.locator("#lu-train-form [role=alert]:not(:empty)")
+    expect(told).to_have_text([re.compile("^3 pictures have no caption: ")])
+    expect(page.locator("#lu-train-pictures li.lu-wrong")).to_have_count(3)
+    for place in (1, 2, 3):
+        expect(told).to_have_count(1)
+        page.get_by_role("textbox", name=f"Caption of picture {place}").fill("A zorb")
+    expect(told).to_have_count(0)
+
+
+def test_pictures_that_come_while_others_are_on_their_way_are_learnt_from_too(open_page: OpenPage) -> None:
+    page = open_train(open_page)
+    held: list[Any] = []
+    page.route("**/api/v1/uploads", lambda route: held.append(route))
+    page.get_by_role("textbox", name="Trigger word").fill("late")
+    for first in (36, 37):
+        page.evaluate(DROP, draw_files(1, first=first))
+        if first == 36:
+            page.get_by_role("button", name="Train", exact=True).click()
+    expect(page.locator("#lu-train-pictures li")).to_have_count(2)
+    for count in (1, 2):
+        while len(held) < count:
+            page.wait_for_timeout(20)
+        held[-1].continue_()
+    card = page.locator("#lu-train-cards .lu-training", has_text="late")
+    expect(card.locator(".lu-training-facts")).to_contain_text("2 pictures")
+    expect(page.locator("#lu-train-pictures li")).to_have_count(0)
+    card.get_by_role("button", name="Cancel: late").click()
+
+
 def test_enter_in_a_line_does_not_train_but_with_control_it_does(open_page: OpenPage) -> None:
     page = open_train(open_page)
     drop(page, 1, first=40)

@@ -218,8 +218,12 @@ def test_what_ended_is_set_aside_or_deleted_and_its_samples_are_looked_at_large(
     card.get_by_role("button", name="Enlarge the sample of step 40: Two zorbs").click()
     words = page.locator("#lu-sample-words")
     expect(words).to_have_text("Step 40 · Two zorbs")
-    page.keyboard.press("ArrowLeft")
+    page.locator("#lu-sample").get_by_role("button", name="Newer").press("Enter")
     expect(words).to_have_text("Step 40 · A zorb")
+    expect(page.locator("#lu-sample").get_by_role("button", name="Older")).to_be_focused()
+    page.keyboard.press("Control+Enter")  # trains nothing behind an open dialog
+    page.keyboard.press("ArrowRight")
+    expect(words).to_have_text("Step 40 · Two zorbs")
     keep(page, "train-sample")
     page.keyboard.press("Escape")
     expect(page.locator("#lu-sample")).to_be_hidden()
@@ -229,19 +233,69 @@ def test_what_ended_is_set_aside_or_deleted_and_its_samples_are_looked_at_large(
     page.locator("#lu-train-earlier summary").click()
     expect(card_of(page, first).locator(".lu-training-strip img")).not_to_have_count(0)
     asked: list[str] = []
-    page.route(
-        f"**/api/v1/trainings/{last}",
-        lambda route: route.fulfill(status=204) if is_delete(route) else route.continue_(),
-    )
-    for answer in ("dismiss", "accept"):
-        page.once("dialog", lambda dialog, answer=answer: (asked.append(dialog.message), getattr(dialog, answer)()))
-        card.get_by_role("button", name="Delete: last").click()
-        if answer == "dismiss":
-            expect(card).to_be_visible()
+    answers = iter(("dismiss", "accept", "dismiss"))  # the last one is whether its LoRA goes too
+    page.on("dialog", lambda dialog: (asked.append(dialog.message), getattr(dialog, next(answers))()))
+    card.get_by_role("button", name="Delete: last").click()
+    expect(card).to_be_visible()
+    card.get_by_role("button", name="Delete: last").click()
     expect(card).to_have_count(0)
     expect(page.locator("#lu-train-title")).to_be_focused()
+    assert last not in [training["id"] for training in read(page, "trainings")["trainings"]]
+    assert "last" in [lora["ref"] for lora in read(page, "loras")["loras"]]
+    assert len(asked) == 3
     assert "the state to go on from" in asked[0] and "The LoRA stays" in asked[0]
 
 
-def is_delete(route: Any) -> bool:
-    return route.request.method == "DELETE"
+def test_what_made_room_is_told_on_every_card_and_the_next_one_in_front_is_whole(open_page: OpenPage) -> None:
+    page = open_page()
+    open_train(page)
+    ids = []
+    for name in ("elder", "younger"):
+        ids.append(ask(page, name, steps=LONG))
+        card = card_of(page, ids[-1])
+        expect(card.locator(".lu-training-strip img")).not_to_have_count(0)
+        cancel(page, ids[-1])
+    saved = re.compile("saved at step")
+    page.reload()
+    open_train(page)
+    page.evaluate(
+        """async () => {
+          const [method, headers] = ["POST", { "Content-Type": "application/json" }];
+          await fetch("api/v1/system/cache/clear", { method, headers, body: '{"what": "trainings", "anyway": true}' });
+        }"""
+    )
+    page.locator("#lu-train-earlier summary").click()
+    for job_id in ids:
+        state = card_of(page, job_id).locator(".lu-training-state")
+        expect(state).to_contain_text("What it had learnt was deleted to make room; it begins anew.")
+        expect(state).not_to_have_text(saved)
+    page.reload()
+    open_train(page)
+    page.once("dialog", lambda dialog: dialog.accept())
+    card_of(page, ids[1]).get_by_role("button", name="Delete: younger").click()
+    expect(card_of(page, ids[1])).to_have_count(0)
+    expect(page.locator(f'#lu-train-cards [data-key="{ids[0]}"] .lu-training-strip img')).not_to_have_count(0)
+
+
+def test_an_answer_on_its_way_brings_no_deleted_training_back(open_page: OpenPage) -> None:
+    page = open_page()
+    job_id = ask(page, "ghost", steps=LONG)
+    call(page, "DELETE", f"jobs/{job_id}")
+    page.wait_for_function("async (id) => (await (await fetch(`api/v1/jobs/${id}`)).json()).finished_at", arg=job_id)
+    held: list[Any] = []
+    url = f"**/api/v1/trainings/{job_id}"
+    page.route(
+        url, lambda route: held.append((route, route.fetch())) if route.request.method == "GET" else route.continue_()
+    )
+    open_train(page)
+    expect(card_of(page, job_id)).to_be_visible()
+    while not held:
+        page.wait_for_timeout(20)
+    assert call(page, "DELETE", f"trainings/{job_id}") == 204
+    expect(card_of(page, job_id)).to_have_count(0)
+    for route, answer in held:
+        with page.expect_response(url):
+            route.fulfill(response=answer)
+    page.evaluate("new Promise((done) => setTimeout(done, 100))")
+    expect(card_of(page, job_id)).to_have_count(0)
+    expect(page.locator("#lu-train-message")).to_be_empty()

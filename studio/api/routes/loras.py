@@ -7,14 +7,16 @@ Not here: names and files (library/loras.py), which of them a recipe may name (p
 
 import asyncio
 from collections.abc import Container
+from pathlib import PurePosixPath
 from typing import Annotated, Any
 
 from fastapi import APIRouter, Query, Request, Response
 from fastapi.responses import FileResponse
 
 from pipelines.errors import ModelError, RecipeError
-from pipelines.loras.files import LoraFile
+from pipelines.loras.files import SUFFIX, LoraFile
 from pipelines.loras.fit import find_misfit
+from pipelines.loras.settings import ADAPTER_MODEL
 from pipelines.messages import add_codes, say
 from studio.api.answers import library as library_answers
 from studio.api.answers.errors import refuses
@@ -91,11 +93,17 @@ async def add_lora(
 @router.head("/loras/{ref:path}/file", include_in_schema=False)
 @router.get("/loras/{ref:path}/file", response_class=FileResponse, responses=refuses(404))
 def get_lora_file(ref: str, visit: Visitor, if_none_match: IfNoneMatch = None) -> Response:
-    """Returns a LoRA as the `.safetensors` file that it is, for use in other programs; honours Range."""
+    """Returns a LoRA as the `.safetensors` file that it is, for use in other programs; honours Range.
+
+    Of a folder of peft's it is the weights, called as the folder is; the alpha, which `adapter_config.json` says, is
+    not in it.
+    """
     lora = next((one for one in visit.studio.catalog.list_lora_files() if one.ref == ref and not one.problem), None)
     if lora is None:
         raise _find_none(ref)
-    headers = {**CHECKED, **name_content(lora.path.name)}
+    is_of_peft = lora.path.name == ADAPTER_MODEL
+    name = f"{PurePosixPath(lora.ref).name}{SUFFIX}" if is_of_peft else lora.path.name
+    headers = {**CHECKED, **name_content(name)}
     return send_file(lora.path, if_none_match=if_none_match, headers=headers, media_type="application/octet-stream")
 
 

@@ -22,6 +22,7 @@ from studio.api.answers import models as model_answers
 from studio.api.routes.media import CHECKED, IfNoneMatch, name_content, send_file
 from studio.api.upload_body import read_body
 from studio.api.visitor import Visitor, require_operator
+from studio.jobs import trainings
 from studio.library.presets import files, gallery, store
 from studio.library.presets.files import MAX_PACK_BYTES, Found, Refusal
 from studio.library.presets.preset import Preset, PresetError, PresetRecipe, clean_line, make_schema, read_preset
@@ -210,6 +211,7 @@ def fetch_loras(preset_id: str, visit: Visitor) -> dict[str, Any]:
             )
         source = Source(repo=known.repo, file=known.file, revision=known.revision or "main")
         bring = partial(bring_lora, studio.settings.loras_dir, source, ref=ref)
+        trainings.disown_lora(visit.database, ref)  # of an earlier one, whose file somebody took away by hand
         visit.note("lora.arrival", source=source.told)
         arrival = name_arrival("lora", source.told, ref)
         arrivals.append(

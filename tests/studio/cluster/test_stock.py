@@ -6,6 +6,8 @@ from pathlib import Path
 
 import pytest
 
+from pipelines.loras.files import find_lora_file
+from pipelines.loras.settings import ADAPTER_MODEL
 from studio.cluster import stock as module
 from studio.cluster.protocol import Attachment
 from studio.cluster.stock import Stock
@@ -38,6 +40,14 @@ def test_a_lora_lies_under_its_ref_and_another_of_the_same_name_replaces_it(stoc
     assert stock.list_missing([new]) == [new]
     stock.store(new, b"new")
     assert stock.list_missing([old, new]) == [old]
+
+
+def test_a_folder_of_pefts_replaces_a_file_of_its_ref(stock: Stock, tmp_path: Path) -> None:
+    old, new = attach(b"old", "pixel.safetensors", "pixel"), attach(b"new", ADAPTER_MODEL, "pixel")
+    stock.store(old, b"old")
+    stock.store(new, b"new")
+    found = find_lora_file("pixel", tmp_path / "loras")
+    assert found is not None and found.read_bytes() == b"new"
 
 
 @pytest.mark.parametrize("ref", ["../../evil", "/etc/evil"])

@@ -12,7 +12,7 @@ from studio import events
 from studio.database import Database
 from studio.jobs import queue, trainings
 from studio.jobs.job import TRAIN
-from studio.jobs.queue import Wanted
+from studio.jobs.queue import JobStateError, Wanted
 from studio.jobs.states import JobState
 from studio.jobs.training import AskedTraining
 from studio.library import disk, training_room
@@ -80,8 +80,33 @@ def test_that_it_begins_anew_is_said_and_its_old_curve_goes_then(
     [told] = [event for event in events.read_after(database, 0) if event.kind == "training.saved"]
     assert (told.owner, json.loads(told.data)) == ("ada", {"step": 0})
     assert len(trainings.read_points(database, job_id)) == 1
-    queue.retry(database, job_id)
+    assert queue.retry(database, job_id).notes == []
     assert trainings.read_points(database, job_id) == []
+
+
+def test_a_done_or_deleted_training_is_not_queued_and_keeps_its_curve(
+    database: Database, settings: Settings, make: Make
+) -> None:
+    done, deleted = make(JobState.DONE), make(JobState.CANCELLED)
+    trainings.forget(database, deleted)
+    with database.write() as tx:
+        tx.execute("UPDATE trainings SET saved_step = 0 WHERE job_id = ?", (done,))
+        tx.execute("INSERT INTO training_points (job_id, step, loss, learning_rate) VALUES (?, 7, 0.1, 0.1)", (done,))
+    for job_id in (done, deleted):
+        with pytest.raises(JobStateError):
+            queue.retry(database, job_id)
+    assert len(trainings.read_points(database, done)) == 1
+
+
+def test_what_an_earlier_deletion_left_does_not_stop_the_next(
+    database: Database, settings: Settings, make: Make
+) -> None:
+    job_id = make(JobState.CANCELLED)
+    torn = settings.training_dir / f"{training_room.GONE}{job_id}"
+    (torn / "state").mkdir(parents=True)
+    (torn / "state" / "weights").write_bytes(bytes(5))
+    assert free(database, settings) == job_id
+    assert {entry.name for entry in settings.training_dir.iterdir()} == {job_id}
 
 
 def test_trainings_count_for_the_quota_and_make_room_by_themselves(

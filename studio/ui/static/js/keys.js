@@ -39,7 +39,7 @@ const ACTS = {
   grid: openGrid,
   search: () => isShown("presets") && focusSearch(), // the gallery has its own
   train: () => mayTrain() && toggleView("train"),
-  learn: () => find("lu-train-form").requestSubmit(),
+  learn: () => hasDialog() || find("lu-train-form").requestSubmit(), // it takes hours
   gallery: () => toggleView("gallery"),
   presets: () => toggleView("presets"),
   system: () => toggleView("system"),

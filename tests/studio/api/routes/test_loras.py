@@ -73,6 +73,8 @@ def test_a_folder_of_peft_s_is_listed_used_and_deleted_by_its_name(
     assert send(client, encode_lora(), name="ink.safetensors").status_code == 409
     recipe = {"model": "demo-sdxl", "prompt": "A boat", "loras": [{"ref": "ink", "scale": 0.5}]}
     assert client.post("/api/v1/jobs", json=recipe).status_code == 201
+    named = client.head("/api/v1/loras/ink/file").headers["content-disposition"]
+    assert named == 'attachment; filename="ink.safetensors"'
     assert client.delete("/api/v1/loras/ink").status_code == 204
     assert list_refs(client) == [*folder.iterdir()] == []
 

@@ -16,6 +16,7 @@ from pipelines.runtime.weights import hub_token
 from pipelines.runtime.weights.hub_files import POLL_S
 from studio.api.application import create_api
 from studio.database import Database
+from studio.jobs import trainings
 from studio.services import first_model
 from studio.settings import Settings
 from tests.conftest import wait_for
@@ -308,7 +309,7 @@ def test_no_address_of_this_network_is_asked_unless_the_operator_says_so(keeper:
 
 @pytest.mark.model  # its writer needs torch
 def test_the_loras_that_a_preset_needs_are_downloaded_where_it_says(
-    hub: Hub, keeper: TestClient, settings: Settings, encode_lora: Callable[..., bytes]
+    hub: Hub, keeper: TestClient, settings: Settings, database: Database, encode_lora: Callable[..., bytes]
 ) -> None:
     boats = encode_lora()
     hub.files = {"sub/boats.safetensors": boats, "words.safetensors": b"no weights, whatever its name says" * 99}
@@ -322,6 +323,8 @@ def test_the_loras_that_a_preset_needs_are_downloaded_where_it_says(
     wrong = keeper.post(f"/api/v1/presets/{save('words.safetensors')}/loras").json()["arrivals"][0]
     assert "cannot be used as a LoRA" in wait_for_arrival(keeper, wrong["id"], "failed")["error"]
     preset = save("sub/boats.safetensors")
+    with database.write() as tx:  # a training's, whose file somebody took away by hand
+        tx.execute("INSERT INTO lora_owners (ref, owner) VALUES ('far/boats', 'ada')")
     assert [lora["ref"] for lora in keeper.get(f"/api/v1/presets/{preset}").json()["lacks"]] == ["far/boats"]
     answer = keeper.post(f"/api/v1/presets/{preset}/loras")
     assert answer.status_code == 202
@@ -329,3 +332,4 @@ def test_the_loras_that_a_preset_needs_are_downloaded_where_it_says(
     assert (arrival["kind"], arrival["made"], arrival["error"]) == ("lora", "far/boats", "")
     assert (settings.loras_dir / "far" / "boats.safetensors").read_bytes() == boats
     assert keeper.get(f"/api/v1/presets/{preset}").json()["lacks"] == []
+    assert trainings.list_loras_of(database, owner="ada") == set()

@@ -637,6 +637,8 @@ def test_a_deleted_training_leaves_its_lora_and_what_it_cost_and_nothing_else(
         assert database.read(f"SELECT * FROM {table}") == []
     told = [event.kind for event in events.read_after(database, 0) if event.job_id == job_id]
     assert told[-1] == "training.deleted"
+    log = "".join(event.data for event in events.read_after(database, 0))
+    assert "A secret zorb" not in log and "A red zorb" not in log
     uploads.forget_unused(database, settings.uploads_dir, now_s=1e12)
     assert not any(uploads.read_upload(database, one) for one in images), "no job uses its pictures any more"
 

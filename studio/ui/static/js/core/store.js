@@ -248,8 +248,13 @@ const mark = (job) => `${job.id}@${job.finished_at}`;
 
 const readDismissed = () => recallJson(DISMISSED, []);
 
-/** Whether this visitor has waved it away. */
-export const isSetAside = (job) => readDismissed().includes(mark(job));
+/** Tells of many jobs which this visitor has waved away. */
+export function whichAreSetAside() {
+  const marks = new Set(readDismissed());
+  return (job) => marks.has(mark(job));
+}
+
+const isSetAside = (job) => whichAreSetAside()(job);
 
 export function setAside(job) {
   remember(DISMISSED, JSON.stringify([mark(job), ...readDismissed()].slice(0, 50)));

@@ -98,7 +98,7 @@ function drawPoints(place, training, job) {
 function drawSamples(place, { samples, name }) {
   if (!samples) return;
   place.hidden = !samples.length;
-  if (!samples.length) return;
+  if (!samples.length) return place.replaceChildren(); // of one that begins anew
   if (!place.firstElementChild)
     place.append(el("ul.lu-training-strip.lu-scroll", { role: "list", tabindex: 0, "aria-label": t("train.samplesOf", { name }) }));
   const shown = [...samples].sort((a, b) => b.step - a.step || a.number - b.number).slice(0, MAX_SHOWN);

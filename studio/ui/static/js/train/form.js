@@ -8,7 +8,7 @@ import { clearOnChange, clearMessage, focusProblem, tellProblems } from "../core
 import { mayTrain } from "../core/store.js";
 import { locale, named, t, together } from "../core/text.js";
 import { toast } from "../core/toasts.js";
-import { countPictures, countUnsent, forgetPictures, forgiveCaptions, markPictures, mountPictures, readPictures, replacePictures } from "./pictures.js";
+import { areLacking, countPictures, countUnsent, forgetPictures, forgiveCaptions, markPictures, mountPictures, readPictures, replacePictures } from "./pictures.js";
 
 const KEY = "lumesh.train";
 const LINES = ["trigger", "name", "sample", "prior"];
@@ -21,6 +21,7 @@ let choices = null;
 let draft = { trigger: "", name: "", sample: "", prior: "", model: "", strength: "usual", keep: "scenes" };
 let hasNamed = false; // by hand; until then the name follows the trigger
 let isSending = false;
+let tellsLacking = false; // the message at the trigger
 
 /** `sent(id)` is called with each training that was queued. */
 export function mountForm(sent) {
@@ -30,6 +31,10 @@ export function mountForm(sent) {
   clearOnChange(form, "training");
   mountPictures(() => {
     clearMessage(form, "pictures");
+    if (tellsLacking && !areLacking()) {
+      tellsLacking = false;
+      clearMessage(form, "trigger");
+    }
     drawForm();
   });
   for (const name of LINES)
@@ -233,17 +238,18 @@ async function submit(sent) {
       return;
     }
     const asked = draft.name.trim();
+    const pictures = readPictures();
     const { id, name } = await submitTraining({
       model: find("lu-train-model").value,
       name: draft.name,
       trigger: draft.trigger,
-      pictures: readPictures(),
+      pictures,
       strength: draft.strength,
       preserve: draft.keep !== "off",
       prior_prompts: draft.keep === "prior" ? (priorPrompts().length ? priorPrompts() : [AUTO]) : [],
       sample_prompts: draft.sample.trim() ? [draft.sample.trim()] : [],
     });
-    forgetPictures();
+    forgetPictures(pictures);
     hasNamed = false;
     keep({ trigger: "", name: "", sample: "", prior: "" });
     sent(id);
@@ -269,7 +275,11 @@ function showProblems(given) {
     fields.prior_prompts ??= t("train.priorWrong", { place: Number(place) + 1, message });
   }
   const lacking = markPictures(fields);
-  if (lacking) fields.trigger ??= t("train.lacking", { count: lacking });
+  tellsLacking = lacking > 0 && !fields.trigger;
+  if (lacking) {
+    fields.trigger ??= t("train.lacking", { count: lacking });
+    delete fields["..."]; // the rest of them
+  }
   const form = find("lu-train-form");
   const others = tellProblems(form, fields).filter(([field]) => !field.startsWith("pictures."));
   const more = others.map(([field, message]) => t("common.named", { name: field, value: message }));

@@ -56,11 +56,17 @@ export const readPictures = () => pictures.filter(({ id }) => id).map(({ id, cap
 
 export const countPictures = () => pictures.length;
 
-/** How many files have not come; 0 when all are there. */
+/** How many files have not come; 0 when all are there, those too that were added meanwhile. */
 export async function countUnsent() {
-  const sent = await Promise.all(pictures.map((picture) => picture.sent));
-  return sent.filter((hasCome) => !hasCome).length;
+  const unsent = new Set();
+  const wait = async (picture) => ((await picture.sent) ? unsent.delete(picture) : unsent.add(picture));
+  do await Promise.all(pictures.map(wait));
+  while (pictures.some(({ isSending }) => isSending));
+  return unsent.size;
 }
+
+/** Whether one is marked because its caption is missing as others are. */
+export const areLacking = () => pictures.some(({ problem }) => problem === "");
 
 /** Pictures that were made here, with their prompts as captions; the first new one's caption gets the focus. */
 export function addTrainOutputs(outputs) {
@@ -115,19 +121,23 @@ async function takeCaption(file) {
 
 /**
  * Marks what is wrong with pictures, and takes away older marks; returns how many lack a caption, if several do: that is
- * told once, by the caller.
+ * told once, by the caller. The server names only the first of them.
  * @param {Record<string, string>} fields what the server says, such as {"pictures.3.caption": "…"}
  */
 export function markPictures(fields) {
   for (const picture of pictures) picture.problem = null;
   const listed = pictures.filter(({ id }) => id);
-  const lacking = Object.keys(fields).filter((field) => /^pictures\.\d+\.caption$/.test(field)).length;
+  let missing = null;
   for (const [field, message] of Object.entries(fields)) {
     const [, place, what] = /^pictures\.(\d+)\.(\w+)/.exec(field) ?? [];
-    if (place !== undefined && listed[place]) listed[place].problem = what === "caption" && lacking > 1 ? "" : message;
+    const picture = place === undefined ? undefined : listed[place];
+    if (what === "caption" && picture && !picture.caption.trim()) missing = message;
+    else if (picture) picture.problem = message;
   }
+  const bare = missing === null ? [] : listed.filter(({ caption }) => !caption.trim());
+  for (const picture of bare) picture.problem ??= bare.length > 1 ? "" : missing;
   drawPictures();
-  return lacking > 1 ? lacking : 0;
+  return bare.length > 1 ? bare.length : 0;
 }
 
 /** A trigger word stands for every caption that is missing. */
@@ -145,10 +155,11 @@ export function replacePictures(others) {
   return () => bringBack(before, filled);
 }
 
-/** What the trainings of these pictures leave: an empty form. */
-export function forgetPictures() {
-  pictures = [];
-  leftOut.clear();
+/** What the training of these leaves, `[{id}]` as it was asked for: a form with what was added since. */
+export function forgetPictures(asked) {
+  const ids = new Set(asked.map(({ id }) => id));
+  pictures = pictures.filter(({ id }) => !ids.has(id));
+  if (!pictures.length) leftOut.clear();
   find("lu-train-all").value = "";
   changed();
 }
@@ -259,7 +270,7 @@ function clear() {
 
 function setCaption(picture, caption) {
   picture.caption = caption;
-  if (picture.problem === "") picture.problem = null;
+  if (picture.problem === "" && caption.trim()) picture.problem = null;
   const area = tileOf(picture)?.querySelector("textarea");
   if (area) area.value = caption;
 }

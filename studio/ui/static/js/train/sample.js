@@ -1,7 +1,7 @@
 // A sample of a training as large as it was kept, beside nothing else; arrows go to the older and the newer ones.
 
 import { at } from "../core/api.js";
-import { find, setStyles, setText } from "../core/dom.js";
+import { find, focused, setStyles, setText } from "../core/dom.js";
 import { MAX_SCALE } from "../core/format.js";
 import { t } from "../core/text.js";
 
@@ -46,6 +46,10 @@ function draw() {
   const room = `calc(100vw - var(--zoom-side)), calc(80dvh * ${ratio})`;
   setStyles(image, { "--ratio": ratio, "--zoom-width": `min(${room}, ${MAX_SCALE * width}px)` });
   setText(find("lu-sample-words"), `${t("train.atStep", { step })} · ${prompt}`);
-  for (const button of find("lu-sample").querySelectorAll("[data-step]"))
-    button.setAttribute("aria-disabled", String(!samples[place + Number(button.dataset.step)]));
+  const dialog = find("lu-sample");
+  const steps = [...dialog.querySelectorAll("[data-step]")];
+  for (const button of steps) button.setAttribute("aria-disabled", String(!samples[place + Number(button.dataset.step)]));
+  const isOff = (button) => button.getAttribute("aria-disabled") === "true";
+  if (!steps.some((button) => button === focused() && isOff(button))) return;
+  (steps.find((button) => !isOff(button)) ?? dialog.querySelector("button:not([data-step])")).focus(); // it hides
 }

@@ -3,7 +3,7 @@
 
 import { readTraining, readTrainings } from "../core/api.js";
 import { find, focused, keyed, setText } from "../core/dom.js";
-import { isFinal, isSetAside, putJob, state } from "../core/store.js";
+import { isFinal, putJob, state, whichAreSetAside } from "../core/store.js";
 import { t, together } from "../core/text.js";
 import { toast } from "../core/toasts.js";
 import { said } from "../core/translate_server.js";
@@ -21,6 +21,7 @@ const trainings = new Map(); // id -> training; with points and samples once the
 const missed = new Map(); // id -> events heard since its reading began
 const told = new Map(); // id -> what was last said of it to those who do not see the cards
 const due = new Set(); // ids that are read in a moment
+const gone = new Set(); // ids of those that were deleted, of which answers on their way tell nothing
 let isRead = false;
 
 /** Reads all of them; the cards in sight are read whole. */
@@ -30,7 +31,7 @@ export async function loadTrainings() {
   for (const one of listed) put(one);
   isRead = true;
   drawTrainings();
-  await Promise.all(listed.filter(isInFront).map(({ id }) => look(id)));
+  await Promise.all(listFront().map(({ id }) => look(id)));
 }
 
 /** After a gap in the events: points, samples and states may lack. */
@@ -51,20 +52,26 @@ export async function showTraining(id) {
 async function look(id) {
   const since = [];
   missed.set(id, since);
-  const training = await readTraining(id);
-  put(training);
-  for (const event of since) if (event.id > training.last_event_id) take(event);
-  if (missed.get(id) === since) missed.delete(id);
+  try {
+    const training = await readTraining(id);
+    put(training);
+    for (const event of since) if (event.id > training.last_event_id) take(event);
+  } catch (error) {
+    if (!gone.has(id)) throw error;
+  } finally {
+    if (missed.get(id) === since) missed.delete(id);
+  }
   drawTrainings();
 }
 
-/** Events may have overtaken an answer: what was saved, and the steps of one attempt, only grow. */
+/** Events may have overtaken an answer: while one attempt runs, its steps and what was saved only grow. */
 function put(training) {
   const { id, job } = training;
+  if (gone.has(id)) return;
   const [before, known] = [trainings.get(id), state.jobs.get(id)];
-  const saved_step = Math.max(training.saved_step, before?.saved_step ?? 0);
-  trainings.set(id, { ...before, ...training, saved_step });
   const isSame = job.state === "running" && known?.state === "running" && known.attempt === job.attempt;
+  const saved_step = Math.max(training.saved_step, (isSame && before?.saved_step) || 0);
+  trainings.set(id, { ...before, ...training, saved_step });
   putJob(isSame ? { ...job, step: Math.max(job.step, known.step) } : job);
 }
 
@@ -75,8 +82,10 @@ export function hearTraining(event) {
     return;
   }
   missed.get(event.job_id)?.push(event);
-  if (take(event)) drawTrainings();
-  else lookSoon(event.job_id);
+  const isWhole = take(event);
+  const isFreed = event.kind === "training.saved" && !event.step; // its job has a note of it
+  if (isWhole) drawTrainings();
+  if (!isWhole || isFreed) lookSoon(event.job_id);
 }
 
 /** Tells whether the training was read before. */
@@ -122,7 +131,7 @@ async function useEnded(id) {
 
 /** Once for all events of a moment, however many follow. */
 function lookSoon(id) {
-  if ((!isRead && !isShown("train")) || due.has(id)) return;
+  if ((!isRead && !isShown("train")) || due.has(id) || gone.has(id)) return;
   due.add(id);
   setTimeout(() => {
     due.delete(id);
@@ -131,19 +140,24 @@ function lookSoon(id) {
 }
 
 function forget(id) {
-  trainings.delete(id);
+  gone.add(id);
+  for (const known of [trainings, missed, told]) known.delete(id);
   drawTrainings();
+  for (const { id: next, points } of listFront()) if (!points) lookSoon(next); // the one before it is the last now
 }
 
 const jobOf = (training) => state.jobs.get(training.id) ?? training.job;
 
 /** What goes on, may go on, or ended last stands above the form; the rest, and what was set aside, below it. */
-function isInFront(training) {
-  const job = jobOf(training);
-  if (["queued", "running", "paused"].includes(job.state)) return true;
-  if (isSetAside(job)) return false;
-  const isNews = Date.now() / 1000 - (job.finished_at ?? 0) < NEWS_S;
-  return endedLast() === training.id || (isNews && ["failed", "interrupted"].includes(job.state));
+function listFront(all = [...trainings.values()]) {
+  const [last, isSetAside] = [endedLast(), whichAreSetAside()];
+  return all.filter((training) => {
+    const job = jobOf(training);
+    if (["queued", "running", "paused"].includes(job.state)) return true;
+    if (isSetAside(job)) return false;
+    const isNews = Date.now() / 1000 - (job.finished_at ?? 0) < NEWS_S;
+    return last === training.id || (isNews && ["failed", "interrupted"].includes(job.state));
+  });
 }
 
 /** What runs first, then the newest. */
@@ -151,15 +165,15 @@ const sorted = () => [...trainings.values()].sort((a, b) => isRunning(b) - isRun
 const isRunning = (training) => Number(jobOf(training).state === "running");
 
 function endedLast() {
-  const ended = [...trainings.values()].map(jobOf).filter(isFinal);
+  const ended = [...trainings.values()].map(jobOf).filter((job) => isFinal(job) && job.state !== "paused");
   return ended.sort((a, b) => b.finished_at - a.finished_at)[0]?.id;
 }
 
 export function drawTrainings() {
   if (!isShown("train")) return;
   const all = sorted();
-  const front = all.filter(isInFront);
-  const ended = all.filter((training) => !isInFront(training));
+  const front = listFront(all);
+  const ended = all.filter((training) => !front.includes(training));
   const kept = keepFocus();
   draw(find("lu-train-cards"), front, true);
   draw(find("lu-train-ended"), ended, false);
