@@ -22,9 +22,9 @@ _KOHYAS_ALPHA = "ss_network_alpha"
 
 
 class Settings(NamedTuple):
-    """What is said of scales: `values` has peft's names, perhaps after a component and a dot.
+    """A LoRA file's statements on its scale: `values` has peft's names, perhaps after a component and a dot.
 
-    They are the header's, or of peft's file beside it (`is_beside`).
+    They come from the header, or from peft's file beside it (`is_beside`).
     """
 
     values: Mapping[str, Any]

@@ -1,4 +1,4 @@
-"""What is asked of a training that would fail later, harm its own data, or do nothing with the model that is asked for.
+"""Refuses what a training is asked for and would fail later, harm its own data, or do nothing with that model.
 
 All is found by names, configs and layers without weights, before anything is fetched.
 Not here: settings by themselves (settings.py), the data (data/).

@@ -1,4 +1,4 @@
-"""What is found before any file is opened: drafts of examples, what folders' names say, and all that is wrong.
+"""Drafts of examples, made before any file is opened, with what folders' names say; and the list of all that is wrong.
 
 Not here: how it is found (folders.py, listed.py), examples themselves (examples.py).
 """
@@ -29,7 +29,7 @@ class Draft:
 
 @dataclass
 class Notebook:
-    """What is found wrong, and what should be known, while data is read.
+    """The sentences written down while data is read: problems, and notes on what should be known.
 
     `columns` tell tables without a column of captions: wrong if pictures are left without any, else to be known.
     """

@@ -139,7 +139,7 @@ class _Walk:
         if self.masks:
             notes.append(
                 say(
-                    "These are masks by their names, and are not learnt: {names}. With a text of its own one is.",
+                    "These are masks by their names, and are not learnt: {names}. One with a text of its own is.",
                     names=list_names(self.masks),
                 )
             )

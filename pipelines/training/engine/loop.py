@@ -37,7 +37,7 @@ AGREE_S = 5.0
 """Seconds after which they do, at the most: a machine that is taken away leaves half a minute."""
 
 Duty = Callable[[int, TrainState], None]
-"""What is done after a step, with the number of steps done and the state."""
+"""A task after a step: it is given the number of steps done and the state."""
 OnEvent = Callable[[dict[str, Any]], None]
 """Called with {"event": name, ...}: step, sample, validation, saved, note, stopped, done."""
 
@@ -282,13 +282,13 @@ class _Saver:
     def is_time(self) -> bool:
         return time.monotonic() - self._saved_s > self.every_s
 
-    def save(self, done: int, state: TrainState) -> None:
+    def save(self, done: int, state: TrainState, *, is_last: bool = False) -> None:
         """Starts to save the state after so many steps, if that was not the last one saved."""
         if done == self.last:
             return
         self._saved_s = time.monotonic()
         self._attempt(self.states.wait, _tell_lost)
-        if self._attempt(lambda: self.states.save(done, state, self.facts), _tell_lost):
+        if self._attempt(lambda: self.states.save(done, state, self.facts), _tell_last_lost if is_last else _tell_lost):
             self.last = done
             self.on_event({"event": "saved", "step": done})
 
@@ -297,7 +297,7 @@ class _Saver:
         if done == self.last and (self._attempt(self.states.wait, _tell_last_lost) or hosts.count() > 1):
             return  # of several hosts only the one whose disk refused it would try again, and wait for the others
         self.last = -1
-        self.save(done, state)
+        self.save(done, state, is_last=True)
         if self.last == done:
             self._attempt(self.states.wait, _tell_last_lost)
 

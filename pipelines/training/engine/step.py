@@ -113,7 +113,7 @@ def build_step(plan: StepPlan) -> Callable[..., tuple[TrainState, Metrics]]:
         key = jax.random.fold_in(jax.random.key(plan.seed), state.step)
         latents_key, noise_key = jax.random.split(key)
         noised = plan.objective.add_noise(_draw_latents(rows, latents_key), noise_key)
-        # By how many rows there are and not by their weights, which would cancel in a batch of equal ones.
+        # The loss is divided by the number of rows: divided by their weights, equal weights would cancel.
         total = jnp.maximum((rows["weight"] > 0).sum().astype(jnp.float32), 1.0)
 
         def compute(trained: Weights, part: tuple[Any, Any]) -> tuple[jax.Array, jax.Array]:

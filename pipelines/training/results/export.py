@@ -1,8 +1,8 @@
 """What a training leaves: one LoRA file, or a diffusers folder with a model card.
 
 Which names a LoRA file has, and so which programs read it, the family and `lora_format` say: by default diffusers,
-ComfyUI and the studio read all of it. The folder is for diffusers and the studio. Nothing in either depends on when or
-how often the training was interrupted, so the same training writes the same bytes.
+the studio and, by the rules of its source, ComfyUI read all of it. The folder is for diffusers and the studio. Nothing
+in either depends on when or how often the training was interrupted, so the same training writes the same bytes.
 """
 
 import json

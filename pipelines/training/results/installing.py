@@ -21,7 +21,7 @@ RECORD = "installed.json"
 OF_TRAINING = ("state*", "samples", "prior", "tensorboard", "*.jsonl", "settings.json", RECORD)
 """What lies in a training's folder and is no part of its result."""
 _END_BYTES = 1 << 16
-"""Of a file's beginning and of its end: weights that have learnt differ everywhere."""
+"""Bytes that are compared at a file's beginning and end: weights that have learnt differ everywhere."""
 
 
 def find_target(result: Path, data_dir: Path, name: str) -> Path:

@@ -99,7 +99,7 @@ def test_no_option_is_no_wish() -> None:
 def test_generate_merges_it_and_the_file_names_it(
     run: Run, expected: np.ndarray, tmp_path: Path, lora: str, ref: str
 ) -> None:
-    """Of a folder that peft has saved too, whose description doubles its scale here."""
+    """The header of a folder that peft has saved is read too, and its description doubles the scale here."""
     folder = tmp_path / "peft"
     folder.mkdir()
     shutil.copyfile(tmp_path / "elsewhere.v2.safetensors", folder / "adapter_model.safetensors")
