@@ -60,8 +60,8 @@ class UploadQuotaError(UploadError):
 class Quota:
     """Limits on an owner's uploads that no job uses yet, so that nobody fills the disk with unused pictures."""
 
-    pictures: int = 200
-    bytes: int = 2_000_000_000  # of stored PNGs: a photo of 40 megapixels can take 100 MB
+    pictures: int = 700  # all that a training takes, and some to draw from
+    bytes: int = 10_000_000_000  # of stored PNGs: a photo of 12 megapixels takes some 20 MB, one of 40 up to 100
 
 
 UPLOAD_QUOTA = Quota()
@@ -169,7 +169,7 @@ def _check_quota(tx: Transaction, quota: Quota, *, owner: str, sha: str, size: i
             limit=quota.pictures,
             limitSize=f"{quota.bytes / 1e6:.0f}",
         ),
-        advice=say("Generate with them, or wait: those that stay unused are deleted after a day."),
+        advice=say("Generate or train with them, or wait: those that stay unused are deleted after a day."),
     )
 
 

@@ -177,4 +177,4 @@ def test_past_the_quota_the_answer_says_what_to_do(client: TestClient, encode_pi
     error = answer.json()["error"]
     assert error["title"] == "Too many pictures are waiting"
     assert error["detail"].startswith("Pictures that no job has used yet: 1 (0 MB); at most 1 ")
-    assert error["advice"].startswith("Generate with them, or wait")
+    assert error["advice"].startswith("Generate or train with them, or wait")
