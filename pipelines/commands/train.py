@@ -20,6 +20,7 @@ from pipelines.models.fingerprints import find_configs
 from pipelines.runtime.devices import hosts
 from pipelines.training.results.installing import check_targets, install
 from pipelines.training.settings import FLAGS, TrainingSettings, read_name, read_settings
+from pipelines.training.start import take_rank
 
 DEMO_RATE = 2e-3
 """The demo models are some hundred times smaller than the others, and learn at a rate some twenty times as high."""
@@ -77,7 +78,7 @@ def train(
     settings = read_settings({"model": model, **given}, config)
     name = name if name is not None else read_name(config)
     found = find_model(place.catalog, settings.model)
-    settings = choose_rate(settings, found)
+    settings = take_rank(choose_rate(settings, found), found)
     if not found.learns_from:  # else only what it starts from is of that revision, not what makes the samples
         found = found.choose_start(revision=settings.revision, variant=settings.variant)
     output: list[Path] = []

@@ -18,6 +18,7 @@ import torch
 
 from pipelines.errors import ModelError, RecipeError
 from pipelines.families.trainable import Learner
+from pipelines.loras.files import LoraFile
 from pipelines.messages import Message, join, say, say_count
 from pipelines.models.catalog import Model, Shape
 from pipelines.models.model import FULL
@@ -34,6 +35,7 @@ from pipelines.training.data.sources import read_examples
 from pipelines.training.refusals import check_folders, check_name, check_samples, find_strange
 from pipelines.training.results.report import check_report
 from pipelines.training.settings import DEFAULT_STEPS, TrainingSettings
+from pipelines.training.start import find_start
 
 BATCH_SIZE = 8
 """Pictures a step where nothing is asked, rounded up so that every device has as many."""
@@ -51,6 +53,7 @@ class Checked:
     held: Data | None
     captions: CaptionRules
     prior_prompts: tuple[str, ...]
+    start: LoraFile | None
     steps: int
     batch_size: int
     precision: torch.dtype
@@ -140,6 +143,11 @@ def check_training(settings: TrainingSettings, model: Model, learner: Learner, *
         **find_strange(settings, model, learner),
         **check_samples(settings, model),
     }
+    lora = None
+    try:
+        lora = find_start(settings, model)
+    except RecipeError as error:
+        problems |= error.fields
     if found.problems and "data" not in problems:
         problems["data"] = join(found.problems)
     counted = [one for one in found.examples if not (one.is_prior and settings.preserve)]
@@ -176,6 +184,7 @@ def check_training(settings: TrainingSettings, model: Model, learner: Learner, *
             preserve=settings.preserve,
         ),
         prior_prompts=list_prior_prompts(settings, model),
+        start=lora,
         steps=choose_steps(settings, data.schedule.steps_per_epoch),
         batch_size=batch,
         precision=torch.bfloat16,

@@ -41,6 +41,7 @@ from pipelines.training.place import Place
 from pipelines.training.results.own_parts import list_own_parts, write_own_parts
 from pipelines.training.results.state import find_newest_of
 from pipelines.training.settings import TrainingSettings
+from pipelines.training.start import hash_start
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -125,6 +126,7 @@ def train(
             origin=origin,
             scheduler_config=scheduler_config,
             denoiser=denoiser,
+            spell=architecture.spell,
             written=(*written, *(one.component for one in chosen[:number])),
             rows=rows,
             held=held,
@@ -244,12 +246,13 @@ def _write_own_parts(origin: Origin, place: Place, chosen: Sequence[Denoiser]) -
 
 def _compare_hosts(settings: TrainingSettings, checked: Checked, place: Place, revision: str) -> None:
     """Raises HostsError where hosts were told other things, have other files, or see another output folder."""
-    own = {"hub_token", "data", "output", "profile"}  # paths may be the machine's own
+    own = {"hub_token", "data", "output", "profile", "start_from"}  # paths may be the machine's own
     facts = {
         "JAX": jax.__version__,
         "settings": settings.model_dump_json(exclude=own, exclude_defaults=True),
         "weights": revision,
         "data": f"{len(checked.examples)} pictures ({checked.fingerprint})",
+        "start_from": hash_start(checked.start) or "none",
     }
     if not place.is_common:
         hosts.compare(facts)

@@ -46,6 +46,9 @@ class TrainingSettings(BaseModel):
 
     rank: int = Field(default=16, ge=1, le=1024, description="Of a LoRA: the width of its matrices.")
     alpha: float | None = Field(default=None, gt=0, description="Of a LoRA: counts alpha / rank; the rank if left out.")
+    start_from: str | None = Field(
+        default=None, description="A LoRA that learns on: a file, or one of the data directory's by its name."
+    )
     targets: str | None = Field(default=None, description="Regular expression of layers; all linear ones if left out.")
     convolutions: bool = Field(default=False, description="Lets a LoRA change convolutions, too.")
     lora_format: LoraFormat = Field(
@@ -229,7 +232,7 @@ def _has_prior(settings: TrainingSettings) -> bool:
 
 _NEEDS = (
     _Need(
-        names=("rank", "alpha", "targets", "convolutions", "preserve", "lora_format"),
+        names=("rank", "alpha", "start_from", "targets", "convolutions", "preserve", "lora_format"),
         holds=lambda settings: settings.lora or not settings.full,
         reason=say("is of a LoRA; leave it out with full"),
     ),

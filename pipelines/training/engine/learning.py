@@ -9,7 +9,7 @@ import tempfile
 from collections.abc import Iterator, Mapping
 from contextlib import ExitStack, contextmanager
 from dataclasses import dataclass
-from pathlib import Path
+from pathlib import Path, PurePath
 from typing import Any
 
 import numpy as np
@@ -19,6 +19,7 @@ from pipelines.messages import Message, say
 from pipelines.models.catalog import Shape
 from pipelines.runtime.devices import hosts
 from pipelines.runtime.programs.aot_packs import Packs
+from pipelines.runtime.weights.lora_spelling import Spell
 from pipelines.training.checks import Checked
 from pipelines.training.data.rows import RowSource
 from pipelines.training.engine.compiled_steps import Steps, name_pack
@@ -32,6 +33,7 @@ from pipelines.training.engine.denoiser import (
     plan_steps,
     start_state,
 )
+from pipelines.training.engine.first_values import read_start, take_over
 from pipelines.training.engine.loop import Cadence, Duty, OnEvent, Stop, keep_finite, run_steps
 from pipelines.training.engine.objective import Objective, choose_objective, predict_as_asked
 from pipelines.training.engine.optimizers import build_optimizer, find_result, list_rates
@@ -43,6 +45,7 @@ from pipelines.training.results.report import Report
 from pipelines.training.results.samples import Sampler
 from pipelines.training.results.state import StateFolder
 from pipelines.training.settings import TrainingSettings
+from pipelines.training.start import hash_start
 
 LOG = "log{ending}.jsonl"
 SAMPLED = 8
@@ -63,6 +66,7 @@ class Learning:
     origin: Origin
     scheduler_config: Mapping[str, Any]
     denoiser: Denoiser
+    spell: Spell
     written: tuple[str, ...]
     rows: RowSource
     held: RowSource | None
@@ -74,7 +78,9 @@ class Learning:
         settings, place = self.settings, self.place
         built = build_module(self.origin, self.denoiser, settings)
         optimizer = build_optimizer(settings, built.shapes)
-        state = start_state(self.origin, self.denoiser, built, optimizer=optimizer, settings=settings)
+        state = start_state(
+            self.origin, self.denoiser, built, optimizer=optimizer, settings=settings, change=self._learn_on
+        )
         losses: list[float | None] = []
         with ExitStack() as stack:
             states = StateFolder(
@@ -151,6 +157,18 @@ class Learning:
                 files = [self.write(built, state, self.place.output, self._name())]
         return done, losses[-1] if losses else None, files
 
+    def _learn_on(self, drawn: dict[str, np.ndarray]) -> dict[str, np.ndarray]:
+        """Returns a LoRA's first values, of the file that it starts from if there is one."""
+        file, settings, origin = self.checked.start, self.settings, self.origin
+        if file is None:
+            return drawn
+        known = origin.learner.list_denoisers(origin.folder, self.scheduler_config)
+        updates = read_start(
+            file, origin, self.denoiser.component,
+            components=[one.component for one in known], spell=self.spell, tell=self._note,
+        )  # fmt: skip
+        return take_over(drawn, updates, rank=settings.rank, alpha=settings.alpha or settings.rank)
+
     def _note(self, text: Message) -> None:
         self.on_event({"event": "note", "text": text})
 
@@ -222,6 +240,7 @@ class Learning:
             **({"modelspec.trigger_phrase": self.settings.trigger} if self.settings.trigger else {}),
             "lumesh_training": json.dumps(
                 {"steps": steps, "pictures": len(self.checked.examples)}
+                | ({} if (start := self.checked.start) is None else {"start_from": PurePath(start.ref).name})
                 | self.settings.model_dump(mode="json", include=shown, exclude_none=True),
                 sort_keys=True,
             ),
@@ -234,7 +253,7 @@ class Learning:
             self.settings, self.origin.learner, self.scheduler_config,
             model=model.id, revision=model.revision, expert=self.denoiser.component,
             global_batch_size=self.checked.batch_size, data=self.checked.fingerprint,
-            prior=self.checked.prior_fingerprint, steps=self.checked.steps,
+            prior=self.checked.prior_fingerprint, start_from=hash_start(self.checked.start), steps=self.checked.steps,
             dtype=np.dtype(choose_compute_dtype(self.settings, self.origin.mesh)).name,
         )  # fmt: skip
 

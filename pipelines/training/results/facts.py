@@ -26,9 +26,9 @@ _CHANGED = (
     "noise_offset", "shift", "variant",
 )  # fmt: skip
 NAMED_BY_OTHERS = {
-    "model", "revision", "lora", "full", "expert", "data", "caption", "image_column", "caption_column", "prior_prompt",
-    "prior_prompts", "validate_with", "global_batch_size", "prediction_type", "steps", "epochs", "learning_rate",
-    "lr_scheduler", "snr_gamma", "sigmas", "mixed_precision",
+    "model", "revision", "lora", "full", "expert", "start_from", "data", "caption", "image_column", "caption_column",
+    "prior_prompt", "prior_prompts", "validate_with", "global_batch_size", "prediction_type", "steps", "epochs",
+    "learning_rate", "lr_scheduler", "snr_gamma", "sigmas", "mixed_precision",
 }  # fmt: skip
 """Settings that count as what they lead to: `data` is the pictures that are learnt with what is said of them."""
 WITHOUT_EFFECT = {
@@ -49,12 +49,13 @@ def list_facts(
     global_batch_size: int,
     data: str,
     prior: str,
+    start_from: str | None,
     steps: int,
     dtype: str,
 ) -> dict[str, Any]:
     """Lists the facts of a training of the component `expert`.
 
-    `data` and `prior` are hashes, `dtype` is what is computed in.
+    `data`, `prior` and `start_from` are hashes, `dtype` is what is computed in.
     """
     is_flow = learner.process == "flow"
     shared = {name: getattr(settings, name) for name in _SHARED}
@@ -76,6 +77,7 @@ def list_facts(
         "global_batch_size": global_batch_size,
         "data": data,
         "prior": prior,
+        "start_from": start_from,
         TAKEN: {
             **taken,
             "steps": steps,
