@@ -16,6 +16,7 @@ from pipelines.models.model import Model
 from pipelines.recipes.recipe import Recipe
 from pipelines.recipes.resolving import resolve
 from pipelines.runtime.weights import hub
+from pipelines.training import start
 from pipelines.training.data.prompts import AUTO
 from studio.jobs import trainings
 from studio.jobs.costs import lessons
@@ -32,7 +33,7 @@ SEEDS = 2**31  # the engine's, whose samples have the same seed
 
 @dataclass(frozen=True, kw_only=True)
 class Prepared:
-    """A training that can be queued; `name` is that of its LoRA.
+    """A training that can be queued; `name` is that of its LoRA, and `asked` has the rank of one that learns on.
 
     `recipes` are those of its samples, `prior` those of the pictures that the model makes first.
     """
@@ -48,6 +49,7 @@ def submit(visit: Visit, asked: AskedTraining) -> Job:
     """Queues a training; raises NotAllowedError, RecipeError, RateError, PromptRefusedError, QueueQuotaError."""
     visit.require_trainer()
     prepared = prepare(visit, asked)
+    asked = prepared.asked
     visit.studio.door.admit(visit.person, (*prepared.recipes, *prepared.prior))
     model, name = prepared.model, prepared.name
     wanted = Wanted(
@@ -68,6 +70,8 @@ def prepare(visit: Visit, asked: AskedTraining) -> Prepared:
     problems: dict[str, Message] = {}
     model = _find_model(visit, asked, problems)
     name = _choose_name(visit, asked, problems)
+    if model is not None and asked.start_from is not None:
+        asked = _take_start(visit, asked, model, problems)
     if not asked.pictures:
         problems["pictures"] = say("add at least one picture")
     problems |= trainings.find_strangers(visit.database.read, asked, owner=visit.owner)
@@ -146,6 +150,22 @@ def _find_model(visit: Visit, asked: AskedTraining, problems: dict[str, Message]
         problems["model"] = obstacle
         return None
     return model
+
+
+def _take_start(visit: Visit, asked: AskedTraining, model: Model, problems: dict[str, Message]) -> AskedTraining:
+    """Returns what is asked with the rank of the LoRA that learns on, where none is asked."""
+    lora = next((one for one in visit.studio.catalog.list_lora_files() if one.ref == asked.start_from), None)
+    if lora is None:
+        problems["start_from"] = say("there is no LoRA {name} here; choose another one", name=repr(asked.start_from))
+        return asked
+    if (problem := start.find_obstacle(lora, model)) is not None:
+        problems["start_from"] = say("{name} cannot learn on: {problem}", name=lora.title, problem=problem)
+        return asked
+    if asked.rank is None:
+        return asked.model_copy(update={"rank": lora.rank})
+    if (problem := start.find_small_rank(lora, asked.rank)) is not None:
+        problems["rank"] = problem
+    return asked
 
 
 def _choose_name(visit: Visit, asked: AskedTraining, problems: dict[str, Message]) -> str:

@@ -9,7 +9,7 @@ from pathlib import Path
 from pipelines.errors import RecipeError
 from pipelines.loras.files import LoraFile, find_lora_file, inspect_lora, name_given
 from pipelines.loras.fit import find_misfit
-from pipelines.messages import english
+from pipelines.messages import Message, english, say
 from pipelines.models.catalog import Model
 from pipelines.training.settings import TrainingSettings
 
@@ -28,16 +28,31 @@ def find_start(settings: TrainingSettings, model: Model) -> LoraFile | None:
             {"start_from": english(f"there is no LoRA {text}: name a file, or one of the data directory's")}
         )
     lora = inspect_lora(file, ref=ref)
-    problem = find_misfit(lora, model)
-    if problem is None and lora.kind != "LoRA":
-        problem = english(f"it is a {lora.kind}, and only pairs of matrices learn on")
-    if problem is None and lora.expert and settings.expert not in (None, "both", lora.expert):
-        problem = english(f"it is for the {lora.expert}-noise expert, and the {settings.expert}-noise one learns")
+    problem = find_obstacle(lora, model, expert=settings.expert)
     if problem is not None:
         raise RecipeError({"start_from": english(f"{text} cannot be learnt on from: {problem}")})
-    if settings.rank < lora.rank:
-        raise RecipeError({"rank": english(f"that of {text} is {lora.rank}; choose as much, or more")})
+    if (problem := find_small_rank(lora, settings.rank)) is not None:
+        raise RecipeError({"rank": problem})
     return lora
+
+
+def find_obstacle(lora: LoraFile, model: Model, *, expert: str | None = None) -> Message | None:
+    """Returns why a LoRA cannot learn on with the `expert` (None: all), as a clause about it; None if it can."""
+    problem = find_misfit(lora, model)
+    if problem is None and lora.kind != "LoRA":
+        return say("it is a {kind}, and only pairs of matrices learn on", kind=lora.kind)
+    if problem is None and not lora.rank:
+        return say("it has no pairs of matrices, and only such learn on")
+    if problem is None and lora.expert and expert not in (None, "both", lora.expert):
+        return english(f"it is for the {lora.expert}-noise expert, and the {expert}-noise one learns")
+    return problem
+
+
+def find_small_rank(lora: LoraFile, rank: int) -> Message | None:
+    """Returns what to say of a rank with which a LoRA cannot learn on; None where it can."""
+    if rank >= lora.rank:
+        return None
+    return say("that of {name} is {found}; choose as much, or more", name=lora.ref[:200], found=lora.rank)
 
 
 def take_rank(settings: TrainingSettings, model: Model) -> TrainingSettings:

@@ -77,12 +77,21 @@ _MODEL = _field(
     '<p class="lu-model-note" id="lu-train-model-note"></p>',
 )
 
+_START = """
+<div class="lu-field" id="lu-train-start-row" data-field="start_from" hidden>
+  <label class="lu-label" for="lu-train-start" data-text="train.start"></label>
+  <select class="lu-input" id="lu-train-start" aria-describedby="lu-train-start-note"></select>
+  <p class="lu-model-note" id="lu-train-start-note"></p>
+  <p class="lu-message" role="alert" data-message="start_from"></p>
+</div>"""
+
 _SETTINGS = f"""
 <div class="lu-train-settings">
   <div class="lu-train-fields lu-scroll">
   {_line("trigger", "train.trigger", longest=200, hint="train.triggerHint", note="train.triggerNote")}
   {_line("name", "train.name", longest=120, hint="train.nameHint")}
   {_MODEL}
+  {_START}
   {_choice("strength", {"gentle": "gentle", "usual": "usual", "strong": "strong"}, note="numbers")}
   {_choice("keep", {"off": "keepOff", "scenes": "keepScenes", "prior": "keepPrior"}, note="keep-note")}
   <div class="lu-field" id="lu-train-prior-row" data-field="prior_prompts" hidden>

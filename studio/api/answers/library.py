@@ -78,6 +78,7 @@ class LoraFile(Answer):
     title: str = eg("Watercolour")
     family: str = eg("sdxl")
     kind: str = eg("LoRA")
+    rank: int = eg(16)
     expert: str | None = eg(None)
     size: int = eg(46_138_992)
     models: list[str] = eg(["demo-sdxl", "sdxl-base"])

@@ -123,6 +123,7 @@ class Training(TrainingLine):
     """A training with all that is known of it."""
 
     pictures: list[TrainingPicture]
+    start_from: str | None = eg(None)
     preserve: bool = eg(True)
     prior_prompts: list[str] = eg(["A lighthouse at dusk"])
     sample_prompts: list[str] = eg(["A zorb by the sea"])

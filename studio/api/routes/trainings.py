@@ -37,10 +37,10 @@ def create_training(asked: AskedTraining, visit: Visitor) -> dict[str, str]:
 
     `pictures` are your own uploads and outputs, by id; each needs a caption, or the training a `trigger` word.
     `prior_prompts` are prompts of other things, of which the model makes pictures first, so as to keep them; `auto`
-    stands for its own examples. `strength` is `gentle`, `usual` or `strong`; `steps`, `rank` and `learning_rate`
-    override its numbers. `name` in the answer is what the LoRA will be called, where a file cannot have the name that
-    you asked for. 403 for somebody who may not train (`--who-may-train`), 429 when your quota of waiting jobs is
-    used up.
+    stands for its own examples. With `start_from` a LoRA that is here learns on, as a new one. `strength` is `gentle`,
+    `usual` or `strong`; `steps`, `rank` and `learning_rate` override its numbers. `name` in the answer is what the LoRA
+    will be called, where a file cannot have the name that you asked for. 403 for somebody who may not train
+    (`--who-may-train`), 429 when your quota of waiting jobs is used up.
     """
     job = asking_to_train.submit(visit, asked)
     return {"id": job.id, "name": job.title}
@@ -78,6 +78,7 @@ def get_training(job_id: str, visit: Visitor) -> dict[str, Any]:
     return {
         **_describe(visit, job, training),
         "pictures": [picture.model_dump() for picture in training.asked.pictures],
+        "start_from": training.asked.start_from,
         "preserve": training.asked.preserve,
         "prior_prompts": list(training.asked.prior_prompts),
         "sample_prompts": list(training.asked.sample_prompts) or [job.recipe.prompt],

@@ -97,6 +97,7 @@ def make_settings(job: Job, training: Training, model: Model, folder: Path) -> T
         output=folder,
         lora=True,
         rank=numbers.rank,
+        start_from=asked.start_from,
         steps=numbers.steps,
         learning_rate=numbers.learning_rate,
         trigger=asked.trigger.strip() or None,

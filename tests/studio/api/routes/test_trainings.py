@@ -582,6 +582,33 @@ def test_a_training_tells_all_that_was_asked_so_that_it_can_be_asked_again(clien
     assert [picture["caption"] for picture in told["pictures"]] == ["A red zorb", ""]
 
 
+def test_a_lora_that_is_here_learns_on_as_a_new_one_with_its_own_rank(
+    client: TestClient, worker: Worker, ask: Ask, add_lora: Callable[..., Path], encode_lora: Callable[..., bytes]
+) -> None:
+    file = add_lora("pixel")
+    file.write_bytes(encode_lora("sdxl", rows=3))
+    add_lora("other", "flux2")
+    seen: list[Any] = []
+    usual = worker.learn
+
+    def learn(lesson: Lesson) -> Learnt:
+        seen.append((lesson.settings.start_from, lesson.settings.rank))
+        return usual(lesson)
+
+    worker.learn = learn
+    job_id = ask(start_from="pixel")
+    assert look(client, job_id)["start_from"] == "pixel"
+    assert look(client, job_id)["numbers"]["rank"] == 3
+    assert worker.run_next()
+    assert seen == [("pixel", 3)]
+    assert look(client, job_id)["loras"] == ["zorb"], "it stays as it was, beside the new one"
+    assert look(client, ask(name="new"))["start_from"] is None
+
+    for wrong in ("nothing", str(file), "other"):
+        assert ask(expects=422, name="a", start_from=wrong)["fields"].keys() == {"start_from"}
+    assert ask(expects=422, name="a", start_from="pixel", rank=2)["fields"].keys() == {"rank"}
+
+
 def test_trainings_are_listed_newest_first(client: TestClient, ask: Ask) -> None:
     first, second = ask(), ask(name="other")
     listed = client.get("/api/v1/trainings").json()["trainings"]
