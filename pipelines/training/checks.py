@@ -19,7 +19,7 @@ import torch
 from pipelines.errors import ModelError, RecipeError
 from pipelines.families.trainable import Learner
 from pipelines.messages import Message, join, say, say_count
-from pipelines.models.catalog import Model, Shape
+from pipelines.models.catalog import Model, Shape, find_folder
 from pipelines.models.model import FULL
 from pipelines.runtime.devices.mesh import build_mesh
 from pipelines.runtime.weights.components import read_json
@@ -364,4 +364,6 @@ def _cut(settings: TrainingSettings, model: Model, learner: Learner, examples: S
         shapes = [replace(one, frames=settings.frames) for one in shapes]
     if not _takes_buckets(settings, model):
         return choose_square(examples, side, frames={one.frames for one in shapes}, fps=fps)
-    return choose_buckets(examples, shapes, multiple=learner.size_multiple, area=side**2, fps=fps)
+    folder = find_folder(model.choose_start())
+    multiple = learner.size_multiple if folder is None else learner.find_size_multiple(folder)
+    return choose_buckets(examples, shapes, multiple=multiple, area=side**2, fps=fps)
