@@ -16,9 +16,11 @@ import imageio_ffmpeg
 import numpy as np
 
 from pipelines.errors import LumeshError
+from pipelines.files.video import COLOURS
 from pipelines.messages import Message, english, say
 
 MEASURED_S = 150.0  # decoded to measure a video; 1025 frames, the most that are learnt, are 128 s at 8 a second
+PLAIN_CRF = 12  # of what is written anew: x264's loss at it is less than that of most cameras
 CONTAINERS = "mov,matroska,avi,mpeg,mpegvideo,mpegts,asf,flv,ogg,gif,png_pipe,apng,webp_pipe,jpeg_pipe,h264,hevc,m4v"
 HDR_TRANSFERS = ("smpte2084", "arib-std-b67")  # PQ and HLG
 ALPHA_FORMATS = re.compile(r"yuva|rgba|bgra|argb|abgr|gbrap|ya8|ya16")
@@ -31,6 +33,10 @@ _TO_SDR = (
     # 203 cd/m2 is the white of screens in HDR (ITU-R BT.2408).
     "zscale=t=linear:npl=203,format=gbrpf32le,zscale=p=bt709,tonemap=tonemap=mobius:desat=0,"
     "zscale=t=bt709:m=bt709:r=tv,format=yuv420p"
+)
+_ON_WHITE = (
+    "format=rgba,split[shown][under];[under]drawbox=c=white:t=fill:replace=1[white];"
+    "[white][shown]overlay=format=rgb,format=rgb24"
 )
 _COMPLAINT = re.compile(r"^(?:\[[^]]*@ 0x[0-9a-f]+\] )*\[(?:error|fatal|panic)\] (.*)$", re.MULTILINE)
 
@@ -73,7 +79,12 @@ class _Stream:
         return tuple(notes)
 
     def list_filters(self) -> list[str]:
-        return [_UNLACED, *([_TO_SDR] if self.is_hdr else []), _SQUARE]
+        return [
+            *([_ON_WHITE] if self.has_alpha else []),
+            _UNLACED,
+            *([_TO_SDR] if self.is_hdr else []),
+            _SQUARE,
+        ]
 
 
 def measure_video(file: Path) -> VideoSize:
@@ -111,19 +122,18 @@ def read_frames(file: Path, *, width: int, height: int, fps: float, frames: int)
     """
     stream = _open_stream(file)
     filters = ",".join([*stream.list_filters(), f"fps={fps:g}"])
-    channels = 4 if stream.has_alpha else 3
     command = _command(file, stream) + [
         *("-vf", filters, "-frames:v", str(frames), "-fps_mode", "passthrough"),
-        *("-f", "rawvideo", "-pix_fmt", "rgba" if stream.has_alpha else "rgb24", "-"),
+        *("-f", "rawvideo", "-pix_fmt", "rgb24", "-"),
     ]
-    size, count = width * height * channels, 0
+    size, count = width * height * 3, 0
     with tempfile.TemporaryFile() as told:
         with subprocess.Popen(command, stdout=subprocess.PIPE, stderr=told, stdin=subprocess.DEVNULL) as process:
             assert process.stdout is not None, "it is a pipe"
             try:
                 while len(content := process.stdout.read(size)) == size:
                     count += 1
-                    yield _lay_on_white(np.frombuffer(content, np.uint8).reshape(height, width, channels))
+                    yield np.frombuffer(content, np.uint8).reshape(height, width, 3)
             finally:
                 process.kill()
         told.seek(0)
@@ -131,12 +141,22 @@ def read_frames(file: Path, *, width: int, height: int, fps: float, frames: int)
             raise _refuse(told.read().decode("utf-8", "replace"))
 
 
-def _lay_on_white(pixels_HWC: np.ndarray) -> np.ndarray:
-    if pixels_HWC.shape[-1] == 3:  # noqa: PLR2004 - without alpha
-        return pixels_HWC
-    alpha = pixels_HWC[..., 3:].astype(np.uint16)
-    mixed = pixels_HWC[..., :3] * alpha + 255 * (255 - alpha)
-    return ((mixed + 127) // 255).astype(np.uint8)
+def write_plain(file: Path, plain: Path, *, most_seconds: float, most_side: int) -> None:
+    """Writes the beginning of a video anew as an MP4 that every browser plays, without sound and what else is told.
+
+    Its longer side has at most `most_side` pixels. Raises ForeignVideoError.
+    """
+    stream = _open_stream(file)
+    fitted = f"scale=w='min(iw,{most_side})':h='min(ih,{most_side})':force_original_aspect_ratio=decrease"
+    fitted += f":force_divisible_by=2:out_color_matrix=bt709:out_range=tv,setsar=1,setparams={COLOURS}"
+    command = _command(file, stream) + [
+        *("-t", f"{most_seconds:g}", "-vf", ",".join([*stream.list_filters(), fitted]), "-fps_mode", "vfr"),
+        *("-c:v", "libx264", "-crf", str(PLAIN_CRF), "-preset", "fast", "-pix_fmt", "yuv420p"),
+        *("-map_metadata", "-1", "-map_chapters", "-1", "-movflags", "+faststart", "-f", "mp4", "-y", str(plain)),
+    ]
+    done = subprocess.run(command, capture_output=True, check=False, stdin=subprocess.DEVNULL)
+    if done.returncode:
+        raise _refuse(done.stderr.decode("utf-8", "replace"))
 
 
 def _find_duration_s(told: str) -> float:
