@@ -216,9 +216,7 @@ def _refuse_clips(visit: Visit, asked: AskedTraining, model: Model) -> dict[str,
     """Returns a message for each video, which a model of pictures cannot learn."""
     is_video = trainings.find_lessons(visit.database.read, asked, owner=visit.owner)
     reason = say("is a video, and {model} learns pictures; remove it, or train a Wan model", model=model.title)
-    return {
-        f"pictures.{place}.id": reason for place, picture in enumerate(asked.pictures) if is_video.get(picture.id)
-    }
+    return {f"pictures.{place}.id": reason for place, picture in enumerate(asked.pictures) if is_video.get(picture.id)}
 
 
 def _write_prompt(asked: AskedTraining) -> str:

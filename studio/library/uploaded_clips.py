@@ -1,6 +1,6 @@
-"""Clips that people bring along to learn from: written anew as an MP4 that every browser plays, without what tells more.
+"""Clips that people bring along to learn from: written anew as MP4s that every browser plays, their frames alone.
 
-Phones write into their videos where they were filmed; only the frames survive. What no training learns is not kept.
+Phones write into their videos where they were filmed; that is not kept. What no training learns is not kept.
 Not here: how the bytes arrive (api/routes/clips.py), rows, quotas and files of uploads (uploads.py).
 """
 

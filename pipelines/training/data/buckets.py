@@ -13,8 +13,8 @@ from dataclasses import dataclass
 
 from pipelines.messages import Message, say, say_count
 from pipelines.models.model import VIDEO_STRIDE, Shape
-from pipelines.training.data.cuts import Bucket, Cut, cover, cut_square
 from pipelines.training.data.clip_notes import count_frames, note_clips
+from pipelines.training.data.cuts import Bucket, Cut, cover, cut_square
 from pipelines.training.data.examples import Example, list_names
 
 MOST = 6

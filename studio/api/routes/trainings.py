@@ -35,7 +35,8 @@ router = APIRouter(tags=["trainings"])
 def create_training(asked: AskedTraining, visit: Visitor) -> dict[str, str]:
     """Queues a training that ends in a LoRA, which everybody here may then use; 422 names every field at fault.
 
-    `pictures` are your own uploads, clips and outputs, by id; a model of videos learns clips and pictures. Each needs a caption, or the training a `trigger` word.
+    `pictures` are your own uploads, clips and outputs, by id; a model of videos learns clips and pictures. Each needs a
+    caption, or the training a `trigger` word.
     `prior_prompts` are prompts of other things, of which the model makes pictures first, so as to keep them; `auto`
     stands for its own examples. `strength` is `gentle`, `usual` or `strong`; `steps`, `rank` and `learning_rate`
     override its numbers. `name` in the answer is what the LoRA will be called, where a file cannot have the name that

@@ -83,8 +83,11 @@ def test_half_frames_are_put_together(tmp_path: Path) -> None:
 @pytest.mark.parametrize("matrix", ["bt709", "smpte170m"])
 @pytest.mark.parametrize("levels", ["tv", "pc"])
 def test_colours_are_those_that_the_file_says(tmp_path: Path, matrix: str, levels: str) -> None:
-    said = f"scale=out_color_matrix={matrix}:out_range={levels},format=yuv444p,setparams=colorspace={matrix}:range={levels}"
-    file = make(tmp_path / "a.mp4", "-vf", said, "-c:v", "libx264", "-crf", "1", source=GREY.replace("gray", "0xff4020"))
+    said = f"scale=out_color_matrix={matrix}:out_range={levels},format=yuv444p"
+    said += f",setparams=colorspace={matrix}:range={levels}"
+    file = make(
+        tmp_path / "a.mp4", "-vf", said, "-c:v", "libx264", "-crf", "1", source=GREY.replace("gray", "0xff4020")
+    )
     assert np.abs(read(file).mean(axis=(0, 1, 2)) - (255, 64, 32)).max() < 4
 
 

@@ -26,7 +26,19 @@ def film(tmp_path: Path) -> Film:
     def film(*options: str, seconds: float = 1.0, size: str = "96x64") -> bytes:
         file = tmp_path / "film.mp4"
         card, sound = f"testsrc2=s={size}:r=10:d={seconds}", f"sine=d={seconds}"
-        command = [imageio_ffmpeg.get_ffmpeg_exe(), "-v", "error", "-f", "lavfi", "-i", card, "-f", "lavfi", "-i", sound]
+        command = [
+            imageio_ffmpeg.get_ffmpeg_exe(),
+            "-v",
+            "error",
+            "-f",
+            "lavfi",
+            "-i",
+            card,
+            "-f",
+            "lavfi",
+            "-i",
+            sound,
+        ]
         coded = ("-c:v", "libx264", "-pix_fmt", "yuv420p", "-c:a", "aac", "-metadata", "location=+48.85+002.29/")
         subprocess.run([*command, *coded, *options, "-y", str(file)], check=True)
         return file.read_bytes()
