@@ -202,4 +202,5 @@ def _refuse(told: str) -> ForeignVideoError:
     complaint = _COMPLAINT.search(told)
     if complaint is None or "Format not on whitelist" in complaint[1]:
         return ForeignVideoError(say("It is no video of a kind that is read."))
-    return ForeignVideoError(say("It is damaged, or no video: {reason}.", reason=english(complaint[1].strip(" ."))))
+    reason = complaint[1].removeprefix("Error opening input: ").strip(" .")
+    return ForeignVideoError(say("It is damaged, or no video: {reason}.", reason=english(reason)))
