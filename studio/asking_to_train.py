@@ -75,6 +75,8 @@ def prepare(visit: Visit, asked: AskedTraining) -> Prepared:
     if not asked.pictures:
         problems["pictures"] = say("add at least one picture")
     problems |= trainings.find_strangers(visit.database.read, asked, owner=visit.owner)
+    if model is not None and not model.is_video:
+        problems |= _refuse_clips(visit, asked, model)
     seen: set[str] = set()
     for place, picture in enumerate(asked.pictures):
         if picture.id in seen:
@@ -228,6 +230,13 @@ def _make_prior(visit: Visit, asked: AskedTraining, model: Model, problems: dict
             except RecipeError as error:
                 problems[f"prior_prompts.{place}"] = error.fields.get("prompt", error.detail)
     return tuple(recipes)
+
+
+def _refuse_clips(visit: Visit, asked: AskedTraining, model: Model) -> dict[str, Message]:
+    """Returns a message for each video, which a model of pictures cannot learn."""
+    is_video = trainings.find_lessons(visit.database.read, asked, owner=visit.owner)
+    reason = say("is a video, and {model} learns pictures; remove it, or train a Wan model", model=model.title)
+    return {f"pictures.{place}.id": reason for place, picture in enumerate(asked.pictures) if is_video.get(picture.id)}
 
 
 def _write_prompt(asked: AskedTraining) -> str:

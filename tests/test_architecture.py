@@ -60,6 +60,7 @@ LAYERS = (
     ("pipelines.stages", "pipelines.files.stage_files"),
     ("pipelines.files.outputs",),
     ("pipelines.files.metadata", "pipelines.files.still"),
+    ("pipelines.files.foreign_video",),
     ("pipelines.files.video",),
     ("pipelines.mesh_text", "pipelines.pictures.reading"),
     ("pipelines.recipes.batching",),

@@ -20,7 +20,7 @@ from pipelines.errors import ModelError, RecipeError
 from pipelines.families.trainable import Learner
 from pipelines.loras.files import LoraFile
 from pipelines.messages import Message, join, say, say_count
-from pipelines.models.catalog import Model, Shape
+from pipelines.models.catalog import Model, Shape, find_folder
 from pipelines.models.model import FULL
 from pipelines.runtime.devices.mesh import build_mesh
 from pipelines.runtime.weights.components import read_json
@@ -275,8 +275,9 @@ def write_card(settings: TrainingSettings, model: Model, name: str) -> str:
     return f"---\n{said}\n---\n\n# {name}\n\n{kind} of {model.title}, trained with Lumesh.{trigger}\n"
 
 
-def _takes_buckets(settings: TrainingSettings) -> bool:
-    return settings.buckets if settings.buckets is not None else settings.resolution is None
+def _takes_buckets(settings: TrainingSettings, model: Model) -> bool:
+    """Tells whether sizes of several proportions are trained; a resolution is diffusers' square where that is known."""
+    return settings.buckets if settings.buckets is not None else settings.resolution is None or model.is_video
 
 
 def _hold_out(
@@ -351,7 +352,7 @@ def _schedule(
         seed=settings.seed,
         prior_weight=settings.prior_weight,
         flips=settings.random_flip,
-        crops=0 if settings.center_crop or _takes_buckets(settings) else CROPS,
+        crops=0 if settings.center_crop or _takes_buckets(settings, model) else CROPS,
     )
     return Data(examples=examples, cuts=cutting.cuts, schedule=schedule), cutting.notes
 
@@ -367,9 +368,11 @@ def _cut(settings: TrainingSettings, model: Model, learner: Learner, examples: S
         return Bucketing(cuts=cuts, notes=(*cutting.notes, *joined.notes))
     shape = model.default_shape
     side = settings.resolution or round(math.sqrt(shape.width * shape.height))
-    if not _takes_buckets(settings):
-        return choose_square(examples, side)
-    shapes = list(model.shapes)
+    fps, shapes = float(model.fps or 0), list(model.shapes)
     if settings.frames is not None:
         shapes = [replace(one, frames=settings.frames) for one in shapes]
-    return choose_buckets(examples, shapes, multiple=learner.size_multiple, area=side**2, fps=float(model.fps or 0))
+    if not _takes_buckets(settings, model):
+        return choose_square(examples, side, frames={one.frames for one in shapes}, fps=fps)
+    folder = find_folder(model.choose_start())
+    multiple = learner.size_multiple if folder is None else learner.find_size_multiple(folder)
+    return choose_buckets(examples, shapes, multiple=multiple, area=side**2, fps=fps)

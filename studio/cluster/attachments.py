@@ -9,7 +9,7 @@ from pipelines.loras.settings import ADAPTER_CONFIG, ADAPTER_MODEL, find_adapter
 from studio.cluster.protocol import Attachment
 from studio.cluster.stock import Hashes
 from studio.database import Database
-from studio.jobs.job import Job
+from studio.jobs.job import TRAIN, Job
 from studio.library import inputs, training_packs
 from studio.settings import Settings
 
@@ -46,7 +46,8 @@ class Attachments:
 
     def find_pictures(self, job: Job, ids: Sequence[str]) -> list[Attachment]:
         """Returns pictures of a job's owner; raises InputGoneError."""
-        files = inputs.find_files(self._database, self._settings, ids, owner=job.owner)
+        view = "lessons" if job.kind == TRAIN else "inputs"
+        files = inputs.find_files(self._database, self._settings, ids, owner=job.owner, view=view)
         return [self._attach(file) for file in files]
 
     def pack_training(self, job: Job) -> Attachment | None:

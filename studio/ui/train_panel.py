@@ -38,7 +38,8 @@ _PICTURES = f"""
   <button type="button" class="lu-train-drop" id="lu-train-add" data-focus aria-describedby="lu-train-add-note">
     {icon("upload")}<span><b data-text="train.add"></b> <span class="lu-train-wide" data-text="train.addDrop"></span>
     <span id="lu-train-add-note" data-text="train.addNote"></span></span></button>
-  <input type="file" id="lu-train-file" accept="{PICTURE_TYPES},.txt" multiple hidden>
+  <input type="file" id="lu-train-file" accept="{PICTURE_TYPES},video/*,.mkv,.mts,.txt" multiple
+    hidden>
   <p class="lu-train-more"><button type="button" class="lu-button lu-quiet" id="lu-train-gallery"
     data-text="train.fromGallery"></button></p>
   <p class="lu-message" role="alert" data-message="pictures"></p>

@@ -69,6 +69,7 @@ class Upload(Answer):
     thumb_url: str = eg(f"/api/v1/uploads/{UPLOAD}/thumb")
     width: int = eg(60)
     height: int = eg(40)
+    frames: int = eg(1)
     notes: list[str] = eg([])
     notes_said: list[Said | None] | None = said()
 

@@ -98,6 +98,7 @@ class Trainings(Answer):
 class TrainingPicture(Answer):
     id: str = eg(UPLOAD)
     caption: str = eg("A zorb in a meadow")
+    is_video: bool = eg(False)
 
 
 class TrainingPoint(Answer):
@@ -109,7 +110,7 @@ class TrainingPoint(Answer):
 
 
 class TrainingSample(Answer):
-    """A picture made after a step, of the prompt of this number; its URL answers a WebP."""
+    """An output made after a step, of the prompt of this number; its URL answers a WebP, of a video its middle frame."""
 
     step: int = eg(100)
     number: int = eg(0)

@@ -43,7 +43,7 @@ def check(data: Path, tmp_path: Path, *words: str) -> int:
         (("~nosuchuser/model", "--lora"), "There is no model"),
         (("wan2.1-i2v-14b", "--lora"), "starts from a picture"),
         (("wan2.1-flf2v-14b", "--lora"), "starts from a picture"),
-        (("wan2.2-ti2v-5b", "--lora"), "starts from a picture"),
+        (("wan2.2-i2v-a14b", "--lora"), "starts from a picture"),
         (("--lora", "--rank", "many"), "--rank"),
     ],
 )

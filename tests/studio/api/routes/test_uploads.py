@@ -30,7 +30,7 @@ def test_a_picture_comes_back_as_it_was(client: TestClient, encode_picture: Enco
     answer = client.post(URL, files={"file": ("holiday.webp", content)})
     assert answer.status_code == 201
     upload = answer.json()
-    assert set(upload) == {"id", "url", "thumb_url", "width", "height", "notes"}
+    assert set(upload) == {"id", "url", "thumb_url", "width", "height", "frames", "notes"}
     assert (upload["width"], upload["height"], upload["notes"]) == (60, 40, [])
     kept = client.get(upload["url"])
     assert (kept.headers["content-type"], "private" in kept.headers["cache-control"]) == ("image/png", True)
