@@ -19,12 +19,16 @@ from pipelines.recipes.schedulers import read_shift, recognise
 def adopt_folder(own: OwnModel, shipped: Sequence[Model]) -> Model:
     """Returns a user's folder as a catalogue entry: the shipped model that it resembles most, with what it says itself.
 
-    Its own are its scheduler and flow shift, as in diffusers, and the sizes of a smaller one.
+    Its own are its scheduler and flow shift, as in diffusers, and the sizes of a smaller one. One that was trained here
+    has the sizes and settings of the shipped model that it was made from.
     """
-    template = next(model for model in shipped if model.id == own.likeness.model_id)
+    origin = next((model for model in shipped if (model.id, model.family) == (own.like, own.family)), None)
+    template = origin or next(model for model in shipped if model.id == own.likeness.model_id)
     most_pixels = own.likeness.most_pixels or math.inf
     shapes = tuple(shape for shape in template.shapes if shape.width * shape.height <= most_pixels)
-    if own.likeness.size is not None:
+    if origin is not None:
+        shapes = template.shapes
+    elif own.likeness.size is not None:
         width, height = own.likeness.size
         shapes = (Shape(width=width, height=height),)
     fields = _read_scheduler(own.scheduler_config, template, [*map(str, shapes)])
@@ -38,7 +42,7 @@ def adopt_folder(own: OwnModel, shipped: Sequence[Model]) -> Model:
         revision="",
         variant="",
         path=own.folder,
-        licence="",
+        licence=origin.licence if origin is not None else "",
         file_names="",
         examples=(),
         # Wan's authors give all their models one (sample_neg_prompt of their shared_config.py); elsewhere it is taste.

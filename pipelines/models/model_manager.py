@@ -151,7 +151,7 @@ def remove_model(data_dir: Path, model_id: str) -> list[str]:
     if drop_entry(data_dir / OWN_FILE, model_id):
         removed.append(f"{data_dir / OWN_FILE}: {model_id}")
     places = [] if model is None else [one for one in (model.file, model.file_2) if one is not None]
-    if model is not None and not places and not model.is_demo and model.path is not None:
+    if model is not None and not places and model.path is not None:  # a demo's is not inside
         places = [model.path]
     unusable = next((one for one in catalog.unusable if model_id in (one.id, one.name)), None)
     if not places and unusable is not None:

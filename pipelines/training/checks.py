@@ -4,7 +4,6 @@ All problems are told at once, by name. Not here: settings by themselves (settin
 """
 
 import hashlib
-import json
 import math
 import re
 from collections import Counter
@@ -14,7 +13,6 @@ from pathlib import Path
 from typing import Any
 
 import jax
-import torch
 
 from pipelines.errors import ModelError, RecipeError
 from pipelines.families.trainable import Learner
@@ -53,8 +51,6 @@ class Checked:
     prior_prompts: tuple[str, ...]
     steps: int
     batch_size: int
-    precision: torch.dtype
-    card: str
     notes: tuple[Message, ...]
 
     @property
@@ -178,8 +174,6 @@ def check_training(settings: TrainingSettings, model: Model, learner: Learner, *
         prior_prompts=list_prior_prompts(settings, model),
         steps=choose_steps(settings, data.schedule.steps_per_epoch),
         batch_size=batch,
-        precision=torch.bfloat16,
-        card=write_card(settings, model, chosen),
         notes=(*found.notes, *notes, *held_notes, *too_long, *tell_start(model), *_tell_settings(settings)),
     )
 
@@ -248,22 +242,6 @@ def choose_name(settings: TrainingSettings) -> str:
     source = settings.output.name if settings.output is not None else Path(settings.data[0].split(",")[0]).name
     plain = re.sub(r"[^\w.-]+", "-", source).strip("-.")
     return plain or "training"
-
-
-def write_card(settings: TrainingSettings, model: Model, name: str) -> str:
-    """Returns a model card, as the hub shows it: its fields say what the hub sorts by, and which words call a LoRA."""
-    kind = "A LoRA" if settings.lora else "A fine-tuned model"
-    trigger = f"\n\nTrigger words: `{settings.trigger}`" if settings.trigger else ""
-    fields = {
-        "base_model": json.dumps(model.repo or model.id),  # YAML reads JSON
-        "base_model_relation": "adapter" if settings.lora else "finetune",
-        "library_name": "diffusers",
-        "pipeline_tag": "text-to-video" if model.is_video else "text-to-image",
-        **({"tags": '["lora"]'} if settings.lora else {}),
-        **({"instance_prompt": json.dumps(settings.trigger)} if settings.trigger else {}),
-    }
-    said = "\n".join(f"{field}: {value}" for field, value in fields.items())
-    return f"---\n{said}\n---\n\n# {name}\n\n{kind} of {model.title}, trained with Lumesh.{trigger}\n"
 
 
 def _takes_buckets(settings: TrainingSettings) -> bool:

@@ -18,6 +18,7 @@ import jax.numpy as jnp
 
 from pipelines import registry
 from pipelines.families.trainable import Denoiser
+from pipelines.messages import say
 from pipelines.models.catalog import Shape
 from pipelines.runtime.devices import hosts
 from pipelines.runtime.devices.mesh import build_mesh, build_own_mesh
@@ -38,7 +39,9 @@ from pipelines.training.engine.learning import Learning
 from pipelines.training.engine.loop import OnEvent, Stop
 from pipelines.training.engine.objective import predict_as_asked
 from pipelines.training.place import Place
+from pipelines.training.results.model_folder import list_absent
 from pipelines.training.results.own_parts import list_own_parts, write_own_parts
+from pipelines.training.results.room import check_room
 from pipelines.training.results.state import find_newest_of
 from pipelines.training.settings import TrainingSettings
 
@@ -96,6 +99,10 @@ def train(
     ):  # now that its tokenizer is here
         if note not in checked.notes:
             on_event({"event": "note", "text": note})
+    chosen = choose_denoisers(learner.list_denoisers(folder, scheduler_config), settings)
+    if settings.full and place.is_written_here:
+        check_room(origin, place, chosen, settings.save_precision)
+        _tell_absent(folder, on_event)
     whole: Checked | None = checked
     if checked.prior_prompts:
         whole = _add_prior(settings, checked, place, origin, stop=stop, on_event=on_event)
@@ -111,7 +118,6 @@ def train(
             compiles=counter.compiled - compiles,
         )
     checked, (rows, held) = whole, prepared
-    chosen = choose_denoisers(learner.list_denoisers(folder, scheduler_config), settings)
     written = _write_own_parts(origin, place, chosen) if settings.full else ()
     files: list[Path] = []
     steps, loss = 0, None
@@ -141,6 +147,13 @@ def train(
         seconds=time.monotonic() - started,
         compiles=counter.compiled - compiles,
     )
+
+
+def _tell_absent(base: Path, on_event: OnEvent) -> None:
+    """Says which parts the base has not got, and so the result neither."""
+    if absent := list_absent(base):
+        text = say("not among the base's files here, and so not in the result: {names}", names=", ".join(absent))
+        on_event({"event": "note", "text": text})
 
 
 def _add_prior(

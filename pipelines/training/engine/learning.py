@@ -16,7 +16,7 @@ import numpy as np
 
 from pipelines.families.trainable import Denoiser
 from pipelines.messages import Message, say
-from pipelines.models.catalog import Shape
+from pipelines.models.catalog import Shape, find_shipped
 from pipelines.runtime.devices import hosts
 from pipelines.runtime.programs.aot_packs import Packs
 from pipelines.training.checks import Checked
@@ -38,7 +38,9 @@ from pipelines.training.engine.optimizers import build_optimizer, find_result, l
 from pipelines.training.engine.step import TrainState, Weights
 from pipelines.training.place import Place
 from pipelines.training.results import export
+from pipelines.training.results.card import write_card
 from pipelines.training.results.facts import list_facts
+from pipelines.training.results.model_folder import write_model
 from pipelines.training.results.report import Report
 from pipelines.training.results.samples import Sampler
 from pipelines.training.results.state import StateFolder
@@ -168,7 +170,7 @@ class Learning:
         target = folder if built.config is None else folder / f"{name}.safetensors"
         if self.place.is_written_here:
             if built.config is None:
-                self._write_model(values, target)
+                self._write_model(values, target, steps=int(state.step))
             else:
                 export.write_lora(
                     target, values, config=built.config, learner=self.origin.learner, layers=built.layers,
@@ -177,11 +179,12 @@ class Learning:
         hosts.wait("what was learnt is written")
         return target
 
-    def _write_model(self, values: Mapping[str, Any], folder: Path, *, is_linked: bool = False) -> None:
-        export.write_model(
+    def _write_model(self, values: Mapping[str, Any], folder: Path, *, steps: int, is_linked: bool = False) -> None:
+        write_model(
             folder, values, base=self.origin.folder, component=self.denoiser.component,
-            precision=self.checked.precision, card=self.checked.card, is_linked=is_linked,
-            written={name: self.place.output / name for name in self.written},
+            variant=self.origin.model.variant, precision=self.settings.save_precision,
+            card=write_card(self.settings, self.checked, steps=steps), is_linked=is_linked,
+            written={name: self.place.output / name for name in self.written}, like=find_shipped(self.origin.model),
         )  # fmt: skip
 
     @contextmanager
@@ -198,7 +201,7 @@ class Learning:
                 folder = stack.enter_context(
                     tempfile.TemporaryDirectory(dir=self.place.output, prefix="state-sampled-")
                 )
-                self._write_model(values, Path(folder), is_linked=True)
+                self._write_model(values, Path(folder), steps=int(state.step), is_linked=True)
             name = hosts.agree("the folder of the model as it is now", Path(folder).name)
             yield self.place.output / name
             hosts.wait("samples are made")

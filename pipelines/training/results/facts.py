@@ -34,7 +34,7 @@ NAMED_BY_OTHERS = {
 WITHOUT_EFFECT = {
     "output", "lora_format", "accumulate", "validate_every", "sample", "sample_every", "save_every_minutes", "keep",
     "max_minutes", "push_to_hub", "hub_model_id", "hub_token", "profile", "remat", "strict", "mesh", "no_cache",
-    "report_to",
+    "report_to", "save_precision",
 }  # fmt: skip
 
 
