@@ -17,6 +17,8 @@ from pipelines.errors import ModelError, RecipeError
 from pipelines.messages import english
 from pipelines.models.catalog import Catalog, Model, open_model
 from pipelines.models.fingerprints import find_configs
+from pipelines.models.model_manager import is_repository, open_repository
+from pipelines.models.moved import find_repository
 from pipelines.models.own_models import make_id
 from pipelines.runtime.devices import hosts
 from pipelines.training.results.installing import check_targets, install
@@ -77,7 +79,7 @@ def train(
     place = options.DataDirectory(data_dir=data_dir)
     settings = read_settings({"model": model, **given}, config)
     name = name if name is not None else read_name(config)
-    found = find_model(place.catalog, settings.model)
+    found = find_model(place.catalog, settings.model, revision=settings.revision)
     settings = choose_rate(settings, found)
     if not found.learns_from:  # else only what it starts from is of that revision, not what makes the samples
         found = found.choose_start(revision=settings.revision, variant=settings.variant)
@@ -171,18 +173,30 @@ def tell_how_to_go_on(output: Sequence[Path]) -> str:
     return f"the same command goes on from step {step}."
 
 
-def find_model(catalog: Catalog, text: str) -> Model:
-    """Returns the model of an id or hub repository, or of a folder or single file anywhere; raises RecipeError."""
+def find_model(catalog: Catalog, text: str, *, revision: str | None = None) -> Model:
+    """Returns the model of an id or hub repository, or of a folder or single file anywhere; raises RecipeError.
+
+    A repository that no model of the catalogue comes from is looked at on the hub, at a `revision`.
+    """
     try:
         return catalog.get(text)
     except ModelError as error:
         place = _find_place(text)
+        if place is None and is_repository(text):
+            return _open_repository(catalog, text, revision or "main")
         if place is None:
             raise RecipeError({"model": error.whole}) from error
     try:
         return open_model(place, loras_dir=catalog.loras_dir)
     except ModelError as error:
         raise RecipeError({"model": english(f"{place}: {error.whole}")}) from error
+
+
+def _open_repository(catalog: Catalog, repo: str, revision: str) -> Model:
+    try:
+        return open_repository(find_repository(repo), revision=revision, loras_dir=catalog.loras_dir)
+    except ModelError as error:
+        raise RecipeError({"model": error.whole}) from error
 
 
 def _find_place(text: str) -> Path | None:

@@ -10,13 +10,13 @@ from collections import Counter
 from collections.abc import Sequence
 from dataclasses import dataclass, replace
 from pathlib import Path
-from typing import Any
+from typing import Any, Literal
 
 import jax
 
 from pipelines.errors import ModelError, RecipeError
 from pipelines.families.trainable import Learner
-from pipelines.messages import Message, join, say, say_count
+from pipelines.messages import Message, english, join, say, say_count
 from pipelines.models.catalog import Model, Shape
 from pipelines.models.model import FULL
 from pipelines.runtime.devices.mesh import build_mesh
@@ -174,7 +174,14 @@ def check_training(settings: TrainingSettings, model: Model, learner: Learner, *
         prior_prompts=list_prior_prompts(settings, model),
         steps=choose_steps(settings, data.schedule.steps_per_epoch),
         batch_size=batch,
-        notes=(*found.notes, *notes, *held_notes, *too_long, *tell_start(model), *_tell_settings(settings)),
+        notes=(
+            *found.notes,
+            *notes,
+            *held_notes,
+            *too_long,
+            *tell_start(model, settings.kind),
+            *_tell_settings(settings),
+        ),
     )
 
 
@@ -204,9 +211,16 @@ def _tell_settings(settings: TrainingSettings) -> list[Message]:
     return notes
 
 
-def tell_start(model: Model) -> list[Message]:
+def tell_start(model: Model, kind: Literal["lora", "full"] = "lora") -> list[Message]:
     """Says where a distilled model's training starts: its own weights learn poorly, for which its base is published."""
     start = model.choose_start()
+    if start.repo != model.repo and kind == "full":
+        return [
+            english(
+                f"{model.title} is distilled: all weights of {start.repo} learn, and the result is used as that model "
+                f"is, with more steps than {model.title}"
+            )
+        ]
     if start.repo != model.repo:
         return [
             say("{model} is distilled: it learns from {repo}, and is used with what was learnt there",

@@ -36,6 +36,9 @@ def find_strange(settings: TrainingSettings, model: Model, learner: Learner) -> 
     if not model.is_video:
         reason = say("is of videos, and {model} makes pictures", model=model.title)
         problems |= refuse_asked(settings, ("frames",), reason)
+    if not model.choose_start().repo:
+        reason = english(f"is of a hub repository, and {model.title} is none")
+        problems |= refuse_asked(settings, ("non_ema_revision",), reason)
     folder = find_folder(model.choose_start())
     if folder is None:
         return problems  # what is not here yet is looked at when it has been fetched

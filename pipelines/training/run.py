@@ -17,15 +17,16 @@ import jax
 import jax.numpy as jnp
 
 from pipelines import registry
+from pipelines.errors import ModelError, RecipeError
 from pipelines.families.trainable import Denoiser
-from pipelines.messages import say
-from pipelines.models.catalog import Shape
+from pipelines.messages import english
+from pipelines.models.catalog import Model, Shape
 from pipelines.runtime.devices import hosts
 from pipelines.runtime.devices.mesh import build_mesh, build_own_mesh
 from pipelines.runtime.programs.compiled import counter
 from pipelines.runtime.weights.components import choose_dtype, read_json
-from pipelines.runtime.weights.hub import find_revision
-from pipelines.stages import OnProgress
+from pipelines.runtime.weights.hub import find_revision, locate
+from pipelines.stages import OnProgress, Progress
 from pipelines.training.checks import Checked, check_training
 from pipelines.training.data.cache import Cache
 from pipelines.training.data.encoder import PictureReader, TextReader
@@ -93,6 +94,7 @@ def train(
         mesh=mesh,
         on_progress=on_progress,
         files=architecture.read_files(model),
+        denoisers=_find_denoisers(settings, model, learner.list_denoisers(folder, scheduler_config), on_progress),
     )
     for note in list_too_long(
         checked.examples, model, trigger=settings.trigger or "", write_prompt=learner.write_prompt
@@ -149,10 +151,30 @@ def train(
     )
 
 
+def _find_denoisers(
+    settings: TrainingSettings, model: Model, known: Sequence[Denoiser], on_progress: OnProgress
+) -> Path | None:
+    """Returns the folder of the revision that the denoisers are taken from, downloaded; None for the model's own.
+
+    Raises RecipeError where the hub has no such revision, or cannot be asked.
+    """
+    if settings.non_ema_revision is None:
+        return None
+    other = replace(model, revision=settings.non_ema_revision, variant=settings.variant or "")
+    try:
+        return locate(
+            other,
+            components=tuple(one.component for one in known),
+            on_bytes=lambda done, total: on_progress(Progress(phase="downloading", done=done, total=total)),
+        )
+    except ModelError as error:
+        raise RecipeError({"non_ema_revision": error.detail}) from error
+
+
 def _tell_absent(base: Path, on_event: OnEvent) -> None:
     """Says which parts the base has not got, and so the result neither."""
     if absent := list_absent(base):
-        text = say("not among the base's files here, and so not in the result: {names}", names=", ".join(absent))
+        text = english(f"not among the base's files here, and so not in the result: {', '.join(absent)}")
         on_event({"event": "note", "text": text})
 
 

@@ -119,6 +119,9 @@ class TrainingSettings(BaseModel):
     hub_token: str | None = Field(default=None, description="For the upload; HF_TOKEN if left out.", repr=False)
     profile: Path | None = Field(default=None, description="Folder for a trace of some steps.")
     revision: str | None = Field(default=None, description="Of a hub repository; the catalogue's if left out.")
+    non_ema_revision: str | None = Field(
+        default=None, description="Of a hub repository, for the denoiser alone: weights that are no average."
+    )
     variant: str | None = Field(default=None, description="Of the weights' files, such as fp16.")
 
     mixed_precision: Precision | None = Field(default=None, description="What is computed in; weights stay fp32.")
@@ -234,6 +237,11 @@ _NEEDS = (
         names=("rank", "alpha", "targets", "convolutions", "preserve", "lora_format"),
         holds=lambda settings: settings.lora or not settings.full,
         reason=say("is of a LoRA; leave it out with full"),
+    ),
+    _Need(
+        names=("non_ema_revision",),
+        holds=lambda settings: settings.full,
+        reason=english("is of full; a LoRA learns from the weights that it is used with"),
     ),
     _Need(
         names=("keep_tags",),

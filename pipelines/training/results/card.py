@@ -94,7 +94,7 @@ def _list_numbers(settings: TrainingSettings, checked: Checked, *, steps: int) -
     sizes = ", ".join(f"{shape} ({count})" for shape, count in checked.buckets.items())
     return {
         "pictures" if not checked.model.is_video else "pictures and videos": f"{len(checked.examples)}: {sizes}",
-        "steps": f"{steps} of {checked.batch_size}",
+        "steps": f"{steps}, of {checked.batch_size} each",
         "learning rate": f"{settings.rate:g}, {settings.schedule}",
         "optimizer": settings.optimizer,
         **({"rank": f"{settings.rank}, alpha {settings.alpha or settings.rank:g}"} if settings.lora else {}),

@@ -20,7 +20,7 @@ from pipelines.errors import LumeshError
 from pipelines.families.trainable import Learner
 from pipelines.files.whole import write_whole
 from pipelines.loras.file_names import FileNames
-from pipelines.messages import say
+from pipelines.messages import english, say
 from pipelines.runtime.weights.resolve import split_layers
 from pipelines.training.engine.adapters import name_in_file, read_config
 from pipelines.training.settings import SavePrecision, TrainingSettings
@@ -149,8 +149,7 @@ def convert(name: str, value: np.ndarray, precision: SavePrecision) -> torch.Ten
     converted = torch.from_numpy(np.array(value)).to(PRECISIONS[precision])
     if not torch.isfinite(converted).all():
         raise NotFiniteError(
-            say("The trained weight {name} is too large for {precision}; nothing was written.",
-                name=name, precision=precision),
-            advice=say("Run the same command again with --save_precision bf16."),
-        )  # fmt: skip
+            english(f"The trained weight {name} is too large for {precision}; nothing was written."),
+            advice=english("Run the same command again with --save_precision bf16."),
+        )
     return converted

@@ -18,7 +18,7 @@ TAKEN = "taken"
 
 _SHARED = (
     "kind", "rank", "alpha", "targets", "convolutions", "trigger", "preserve", "resolution", "buckets", "frames",
-    "optimizer", "seed",
+    "optimizer", "seed", "non_ema_revision",
 )  # fmt: skip
 _CHANGED = (
     "caption_dropout", "shuffle_tags", "keep_tags", "center_crop", "random_flip", "prior_weight", "lr_warmup_steps",

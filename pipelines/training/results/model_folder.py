@@ -20,7 +20,7 @@ from huggingface_hub import save_torch_state_dict
 
 from pipelines.errors import LumeshError, ModelError
 from pipelines.files.whole import give_usual_mode, write_whole
-from pipelines.messages import say
+from pipelines.messages import english
 from pipelines.models.own_models import INDEX, LIKE, UNWEIGHTED
 from pipelines.models.weight_files import OTHER_WEIGHTS, STEMS, SUFFIX, find_weight_files
 from pipelines.runtime.sampling.preview import FILE_NAME as PREVIEW
@@ -100,8 +100,8 @@ def write_model(
 def refuse(folder: Path, error: Exception) -> UnwrittenError:
     """Returns what is to be said of a result that cannot be written."""
     return UnwrittenError(
-        say("What was learnt could not be written to {folder}: {error}", folder=folder, error=error),
-        advice=say("Make room, and run the same command again: it goes on from the last state."),
+        english(f"What was learnt could not be written to {folder}: {error}"),
+        advice=english("Make room, and run the same command again: it goes on from the last state."),
     )
 
 

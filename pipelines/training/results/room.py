@@ -9,7 +9,7 @@ from collections.abc import Sequence
 
 from pipelines.errors import RecipeError
 from pipelines.families.trainable import Denoiser
-from pipelines.messages import say
+from pipelines.messages import english
 from pipelines.models.own_models import INDEX
 from pipelines.models.weight_files import find_weight_files, read_header
 from pipelines.runtime.weights.components import read_json
@@ -29,12 +29,9 @@ def check_room(origin: Origin, place: Place, learning: Sequence[Denoiser], preci
     there = sum(file.stat().st_size for part in parts if part.is_dir() for _, file in list_files(part, ""))
     free = shutil.disk_usage(place.output).free
     if needed > free + there:
-        text = say(
-            "what is learnt takes {needed} GB in {folder}, and its disk has {free} GB; make room, or choose another "
-            "folder",
-            needed=f"{needed / 1e9:.1f}",
-            folder=place.output,
-            free=f"{free / 1e9:.1f}",
+        text = english(
+            f"what is learnt takes {needed / 1e9:.1f} GB in {place.output}, and its disk has {free / 1e9:.1f} GB; make "
+            "room, or choose another folder"
         )
         raise RecipeError({"output": text})
 
