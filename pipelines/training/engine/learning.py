@@ -19,6 +19,7 @@ from pipelines.messages import Message, say
 from pipelines.models.catalog import Shape, find_shipped
 from pipelines.runtime.devices import hosts
 from pipelines.runtime.programs.aot_packs import Packs
+from pipelines.runtime.weights.hub import find_revision
 from pipelines.training.checks import Checked
 from pipelines.training.data.rows import RowSource
 from pipelines.training.engine.compiled_steps import Steps, name_pack
@@ -235,11 +236,17 @@ class Learning:
         model = self.origin.model
         return list_facts(
             self.settings, self.origin.learner, self.scheduler_config,
-            model=model.id, revision=model.revision, expert=self.denoiser.component,
+            model=model.id, revision=model.revision, weights=self._fingerprint_base(), expert=self.denoiser.component,
             global_batch_size=self.checked.batch_size, data=self.checked.fingerprint,
             prior=self.checked.prior_fingerprint, steps=self.checked.steps,
             dtype=np.dtype(choose_compute_dtype(self.settings, self.origin.mesh)).name,
         )  # fmt: skip
+
+    def _fingerprint_base(self) -> str:
+        """Returns a hash of a base in files of one's own: others may come under the same name."""
+        model = self.origin.model
+        is_own = model.path is not None or model.file is not None
+        return find_revision(self.origin.folder, model.own_files) if is_own else ""
 
     def _open_packs(self) -> Packs | None:
         """Opens what `compile --train` wrote for this model and these devices."""

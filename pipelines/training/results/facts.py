@@ -45,6 +45,7 @@ def list_facts(
     *,
     model: str,
     revision: str,
+    weights: str,
     expert: str,
     global_batch_size: int,
     data: str,
@@ -54,7 +55,8 @@ def list_facts(
 ) -> dict[str, Any]:
     """Lists the facts of a training of the component `expert`.
 
-    `data` and `prior` are hashes, `dtype` is what is computed in.
+    `weights` is a hash of a base that lies in files of one's own, "" for others, of which `revision` tells. `data` and
+    `prior` are hashes, `dtype` is what is computed in.
     """
     is_flow = learner.process == "flow"
     shared = {name: getattr(settings, name) for name in _SHARED}
@@ -72,6 +74,7 @@ def list_facts(
         "ema": settings.ema > 0,
         "model": model,
         "revision": revision,
+        "weights": weights,
         "expert": expert,
         "global_batch_size": global_batch_size,
         "data": data,

@@ -1,6 +1,7 @@
 """Whole trainings of the quickest model: what is validated, what a state may be gone on with, when a stop is heard."""
 
 import json
+import shutil
 from collections.abc import Sequence
 from dataclasses import dataclass, field, replace
 from pathlib import Path
@@ -9,7 +10,7 @@ from typing import Any
 import numpy as np
 import pytest
 from PIL import Image
-from safetensors.numpy import load_file
+from safetensors.numpy import load_file, save_file
 
 from pipelines import registry
 from pipelines.errors import RecipeError
@@ -163,6 +164,20 @@ def test_what_changes_the_meaning_of_a_state_is_refused_by_name(short: Short, as
     with pytest.raises(RecipeError, match="another output folder") as told:
         short.run("state", **asked)
     assert asked.keys() <= told.value.fields.keys()
+
+
+def test_another_base_under_the_same_name_does_not_go_on_with_a_state(short: Short, short_dir: Path) -> None:
+    models = shutil.copytree(short_dir / "models", short.folder / "models")
+    short.catalog = load_catalog(models, short_dir / "loras")
+    short.run("state", steps=1)
+    file = models / "tiny" / "unet" / "diffusion_pytorch_model.safetensors"
+    before = file.read_bytes()
+    save_file({name: value * np.float32(1.01) for name, value in load_file(file).items()}, file)
+    with pytest.raises(RecipeError, match="another output folder") as told:
+        short.run("state")
+    assert told.value.fields.keys() == {"weights"}
+    file.write_bytes(before)
+    assert short.run("state").steps == 2
 
 
 def test_what_may_change_is_said(short: Short) -> None:
