@@ -29,7 +29,7 @@ from pipelines.training.data.lengths import list_too_long
 from pipelines.training.data.prompts import list_prior_prompts
 from pipelines.training.data.rows import CaptionRules, Data
 from pipelines.training.data.sources import read_examples
-from pipelines.training.refusals import check_folders, check_name, check_samples, find_strange
+from pipelines.training.refusals import check_folders, check_name, check_output, check_samples, find_strange
 from pipelines.training.results.report import check_report
 from pipelines.training.settings import DEFAULT_STEPS, TrainingSettings
 
@@ -133,6 +133,7 @@ def check_training(settings: TrainingSettings, model: Model, learner: Learner, *
     problems = {
         **check_name(chosen),
         **check_folders(settings),
+        **check_output(settings, model),
         **find_strange(settings, model, learner),
         **check_samples(settings, model),
     }

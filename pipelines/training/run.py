@@ -34,6 +34,7 @@ from pipelines.training.data.fingerprints import fingerprint
 from pipelines.training.data.lengths import list_too_long
 from pipelines.training.data.prior import FOLDER, PriorMaker
 from pipelines.training.data.rows import RowSource
+from pipelines.training.data.trainings import SETTINGS, is_training
 from pipelines.training.engine import placement
 from pipelines.training.engine.denoiser import Origin, choose_denoisers
 from pipelines.training.engine.learning import Learning
@@ -84,8 +85,8 @@ def train(
     place.output.mkdir(parents=True, exist_ok=True)
     if hosts.count() > 1:
         _compare_hosts(settings, checked, place, find_revision(folder, model.own_files))
-    if hosts.is_leader():
-        (place.output / "settings.json").write_text(settings.model_dump_json(indent=1, exclude={"hub_token"}), "utf-8")
+    if hosts.is_leader() and not is_training(place.output):
+        _write_settings(settings, place)
     architecture: Any = registry.find_architecture(model)
     origin = Origin(
         model=model,
@@ -120,7 +121,16 @@ def train(
             compiles=counter.compiled - compiles,
         )
     checked, (rows, held) = whole, prepared
-    written = _write_own_parts(origin, place, chosen) if settings.full else ()
+    learning = {one.component for one in chosen}
+    written = list_own_parts(origin, learning) if settings.full else ()
+
+    def begin() -> None:
+        if hosts.is_leader():
+            _write_settings(settings, place)
+        if settings.full and place.is_written_here:
+            write_own_parts(origin, place.output, learning)
+        hosts.wait("what the model has in files of its own is written")
+
     files: list[Path] = []
     steps, loss = 0, None
     for number, denoiser in enumerate(chosen):
@@ -134,6 +144,7 @@ def train(
             scheduler_config=scheduler_config,
             denoiser=denoiser,
             written=(*written, *(one.component for one in chosen[:number])),
+            begin=begin if number == 0 else lambda: None,
             rows=rows,
             held=held,
             stop=stop,
@@ -268,13 +279,8 @@ def _prepare_rows(
     return None if _is_stopped(stop, "stop before the steps") else (rows, held)
 
 
-def _write_own_parts(origin: Origin, place: Place, chosen: Sequence[Denoiser]) -> tuple[str, ...]:
-    """Writes what the model has in files of its own into the result's folder; returns the names of its components."""
-    learning = {one.component for one in chosen}
-    if place.is_written_here:
-        write_own_parts(origin, place.output, learning)
-    hosts.wait("what the model has in files of its own is written")
-    return list_own_parts(origin, learning)
+def _write_settings(settings: TrainingSettings, place: Place) -> None:
+    (place.output / SETTINGS).write_text(settings.model_dump_json(indent=1, exclude={"hub_token"}), "utf-8")
 
 
 def _compare_hosts(settings: TrainingSettings, checked: Checked, place: Place, revision: str) -> None:

@@ -6,7 +6,7 @@ Not here: data and rows (run.py), the loop (loop.py).
 import functools
 import json
 import tempfile
-from collections.abc import Iterator, Mapping
+from collections.abc import Callable, Iterator, Mapping
 from contextlib import ExitStack, contextmanager
 from dataclasses import dataclass
 from pathlib import Path
@@ -57,7 +57,8 @@ VALIDATED = 20
 class Learning:
     """The training of one denoiser; `written` are components that lie in the output folder already.
 
-    These are what learnt before it, and what the model has in files of its own.
+    These are what learnt before it, and what the model has in files of its own. `begin` changes what is in that folder,
+    once it is known that a state there, if there is one, is of this training.
     """
 
     settings: TrainingSettings
@@ -67,6 +68,7 @@ class Learning:
     scheduler_config: Mapping[str, Any]
     denoiser: Denoiser
     written: tuple[str, ...]
+    begin: Callable[[], None]
     rows: RowSource
     held: RowSource | None
     stop: Stop
@@ -96,6 +98,7 @@ class Learning:
                             "that of step {done}. For fewer steps, choose another output folder.",
                             done=first, steps=self.checked.steps)
                     )  # fmt: skip
+            self.begin()
             mesh = self.origin.mesh
             frozen = load_frozen(self.origin, self.denoiser, built, dtype=choose_compute_dtype(settings, mesh))
             step = Steps(

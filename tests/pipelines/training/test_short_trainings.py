@@ -161,9 +161,11 @@ def draw(short: Short, catalog: Catalog, model: str, **asked: Any) -> np.ndarray
 )
 def test_what_changes_the_meaning_of_a_state_is_refused_by_name(short: Short, asked: dict[str, Any]) -> None:
     short.run("state", steps=1)
+    before = (short.folder / "state" / "settings.json").read_bytes()
     with pytest.raises(RecipeError, match="another output folder") as told:
         short.run("state", **asked)
     assert asked.keys() <= told.value.fields.keys()
+    assert (short.folder / "state" / "settings.json").read_bytes() == before, "nothing in its folder is changed"
 
 
 def test_another_base_under_the_same_name_does_not_go_on_with_a_state(short: Short, short_dir: Path) -> None:
