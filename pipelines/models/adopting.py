@@ -89,9 +89,10 @@ def adopt_file(single: SingleFile, name: str, base: Model, lacking: Sequence[str
 def _read_scheduler(
     config: Mapping[str, Any], template: Model, shapes: Collection[str], *, said: str
 ) -> dict[str, Any]:
-    """Returns the fields that a checkpoint's own scheduler decides; the description is `said`, and if it has no name here.
+    """Returns the fields that a checkpoint's own scheduler decides.
 
-    A folder without a scheduler, which loading refuses, gets the template's.
+    The description is what is `said`, and tells if the scheduler has no name here. A folder without a scheduler, which
+    loading refuses, gets the template's.
     """
     name, description = recognise(config), said
     kept = {shape: shift for shape, shift in template.flow_shifts.items() if shape in shapes}

@@ -6,6 +6,7 @@ got wrong is found by `check` before a weight is read.
 
 import functools
 import secrets
+import shutil
 import time
 from collections.abc import Sequence
 from contextlib import suppress
@@ -37,7 +38,7 @@ from pipelines.training.data.rows import RowSource
 from pipelines.training.data.trainings import SETTINGS, is_training
 from pipelines.training.engine import placement
 from pipelines.training.engine.denoiser import Origin, choose_denoisers
-from pipelines.training.engine.learning import Learning
+from pipelines.training.engine.learning import BORROWED, Learning
 from pipelines.training.engine.loop import OnEvent, Stop
 from pipelines.training.engine.objective import predict_as_asked
 from pipelines.training.place import Place
@@ -127,6 +128,8 @@ def train(
     def begin() -> None:
         if hosts.is_leader():
             _write_settings(settings, place)
+            for left in place.output.glob(f"{BORROWED}*"):  # by a run that was killed
+                shutil.rmtree(left, ignore_errors=True)
         if settings.full and place.is_written_here:
             write_own_parts(origin, place.output, learning)
         hosts.wait("what the model has in files of its own is written")

@@ -48,6 +48,8 @@ from pipelines.training.results.state import StateFolder
 from pipelines.training.settings import TrainingSettings
 
 LOG = "log{ending}.jsonl"
+BORROWED = "state-sampled-"
+"""How folders begin that hold a model for as long as samples of it are made."""
 SAMPLED = 8
 """How often samples are made where nothing is asked."""
 VALIDATED = 20
@@ -202,9 +204,7 @@ class Learning:
         with ExitStack() as stack:
             folder = ""
             if hosts.is_leader():
-                folder = stack.enter_context(
-                    tempfile.TemporaryDirectory(dir=self.place.output, prefix="state-sampled-")
-                )
+                folder = stack.enter_context(tempfile.TemporaryDirectory(dir=self.place.output, prefix=BORROWED))
                 self._write_model(values, Path(folder), steps=int(state.step), is_linked=True)
             name = hosts.agree("the folder of the model as it is now", Path(folder).name)
             yield self.place.output / name

@@ -119,9 +119,12 @@ def test_a_folder_to_validate_with_is_read_by_the_same_columns(short: Short) -> 
 
 def test_all_weights_that_learn_another_prediction_are_written_with_a_scheduler_for_it(short: Short) -> None:
     asked = {"lora": False, "full": True, "rank": 16, "steps": 1, "prediction_type": "sample"}
+    left = short.folder / "models" / "full" / "state-sampled-xyz"
+    left.mkdir(parents=True)
     result = short.run("models/full", **asked, sample=(SAMPLE,), sample_every=1)
 
     (folder,) = result.files
+    assert not left.exists(), "a run that was killed left it"
     config = json.loads((folder / "scheduler" / "scheduler_config.json").read_text("utf-8"))
     assert config["prediction_type"] == "sample"
     (event,) = short.list("sample")
