@@ -62,7 +62,8 @@ def submit(visit: Visit, asked: AskedTraining) -> Job:
     )
     quota = visit.studio.settings.queue_quota
     prior = lessons.describe_prior(asked, model)
-    return trainings.submit(visit.database, wanted, asked, name=name, owner=visit.owner, quota=quota, prior=prior)
+    kept = asked.with_numbers(model)
+    return trainings.submit(visit.database, wanted, kept, name=name, owner=visit.owner, quota=quota, prior=prior)
 
 
 def prepare(visit: Visit, asked: AskedTraining) -> Prepared:

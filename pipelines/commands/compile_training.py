@@ -47,7 +47,7 @@ def compile_training(
     machine = find_topology(topology, trains=True)
     settings = read_settings({"model": model, **given}, config, needs_data=False)
     name = name if name is not None else read_name(config)
-    found = train.find_model(place.catalog, settings.model)
+    found = train.find_model(place.catalog, settings.model, revision=settings.revision)
     start = found.choose_start(revision=settings.revision, variant=settings.variant)
     file = output or place.packs_dir / f"train-{found.id}-{topology}.pack"
     check_output(file)

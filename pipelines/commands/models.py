@@ -184,7 +184,7 @@ def show_models(*, as_json: bool, data_dir: Path) -> None:
         table.add_column(column)
     for model in models:
         place = model.file or model.path
-        origin = str(place) if place and not model.is_demo else model.repo or "embedded"
+        origin = str(place) if place and model_manager.is_own(model) else model.repo or "embedded"
         table.add_row(model.id, model.title, origin, model.shape_list(), str(model.steps))
     Console().print(table)
     if catalog.unusable:

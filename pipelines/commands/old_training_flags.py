@@ -46,7 +46,6 @@ _WITHOUT_EFFECT: dict[str, tuple[bool, str]] = {
     "print_loss": (False, "every step's loss is in log.jsonl and on the progress bar"),
     "debug_loss": (False, "every step's loss is in log.jsonl and on the progress bar"),
     "cache_dir": (True, "models and rows are kept in the data directory"),
-    "non_ema_revision": (True, "the weights of the revision that is used are trained"),
     "gradient_checkpointing": (False, "--remat auto decides that"),
     "enable_xformers_memory_efficient_attention": (False, "attention runs in kernels for the device"),
     "allow_tf32": (False, _CHIPS),

@@ -17,6 +17,9 @@ from pipelines.errors import ModelError, RecipeError
 from pipelines.messages import english
 from pipelines.models.catalog import Catalog, Model, open_model
 from pipelines.models.fingerprints import find_configs
+from pipelines.models.model_manager import is_repository, open_repository
+from pipelines.models.moved import find_repository
+from pipelines.models.own_models import make_id
 from pipelines.runtime.devices import hosts
 from pipelines.training.results.installing import check_targets, install
 from pipelines.training.settings import FLAGS, TrainingSettings, read_name, read_settings
@@ -77,7 +80,7 @@ def train(
     place = options.DataDirectory(data_dir=data_dir)
     settings = read_settings({"model": model, **given}, config)
     name = name if name is not None else read_name(config)
-    found = find_model(place.catalog, settings.model)
+    found = find_model(place.catalog, settings.model, revision=settings.revision)
     settings = take_rank(choose_rate(settings, found), found)
     if not found.learns_from:  # else only what it starts from is of that revision, not what makes the samples
         found = found.choose_start(revision=settings.revision, variant=settings.variant)
@@ -124,6 +127,7 @@ def _train(
     from pipelines.training.checks import check_training
     from pipelines.training.engine.loop import Stop, stopping_on_signals
     from pipelines.training.place import Place
+    from pipelines.training.results.card import write_card
     from pipelines.training.run import train as run
 
     checked = check_training(settings, model, registry.find_learner(model), name=name)
@@ -132,6 +136,8 @@ def _train(
     if settings.push_to_hub and hosts.is_leader():
         hub, repo = open_hub(settings.hub_token), settings.hub_model_id or checked.name
         check_push(repo, hub)
+    if settings.full and settings.output is None and hosts.is_leader():
+        check_id(place.catalog, place.data_dir / "models" / checked.name)
     if settings.output is None and hosts.is_leader():
         check_targets(list_results(settings, model, output, checked.name), output, place.data_dir, checked.name)
     tell(output)
@@ -154,9 +160,10 @@ def _train(
     files = result.files
     if files and settings.output is None:
         files = tuple(install(file, output, place.data_dir, checked.name) for file in files)
-    terminal.tell_result(result, files, stop)
+    is_listed = files and settings.full and settings.output is None
+    terminal.tell_result(result, files, stop, model_id=make_id(checked.name) if is_listed else "")
     if files and hub is not None and repo is not None:
-        push(files, repo, checked.card, hub)
+        push(files, repo, write_card(settings, checked, steps=result.steps), hub)
 
 
 def tell_how_to_go_on(output: Sequence[Path]) -> str:
@@ -167,18 +174,30 @@ def tell_how_to_go_on(output: Sequence[Path]) -> str:
     return f"the same command goes on from step {step}."
 
 
-def find_model(catalog: Catalog, text: str) -> Model:
-    """Returns the model of an id or hub repository, or of a folder or single file anywhere; raises RecipeError."""
+def find_model(catalog: Catalog, text: str, *, revision: str | None = None) -> Model:
+    """Returns the model of an id or hub repository, or of a folder or single file anywhere; raises RecipeError.
+
+    A repository that no model of the catalogue comes from is looked at on the hub, at a `revision`.
+    """
     try:
         return catalog.get(text)
     except ModelError as error:
         place = _find_place(text)
+        if place is None and is_repository(text):
+            return _open_repository(catalog, text, revision or "main")
         if place is None:
             raise RecipeError({"model": error.whole}) from error
     try:
         return open_model(place, loras_dir=catalog.loras_dir)
     except ModelError as error:
         raise RecipeError({"model": english(f"{place}: {error.whole}")}) from error
+
+
+def _open_repository(catalog: Catalog, repo: str, revision: str) -> Model:
+    try:
+        return open_repository(find_repository(repo), revision=revision, loras_dir=catalog.loras_dir)
+    except ModelError as error:
+        raise RecipeError({"model": error.whole}) from error
 
 
 def _find_place(text: str) -> Path | None:
@@ -188,6 +207,19 @@ def _find_place(text: str) -> Path | None:
         return place if text.strip() and place.exists() else None
     except (OSError, RuntimeError):  # a name longer than any file's, and ~name of nobody here
         return None
+
+
+def check_id(catalog: Catalog, target: Path) -> None:
+    """Raises RecipeError where a model's folder of this name in `models/` would not be listed."""
+    own = make_id(target.name)
+    known = (*catalog.models, *(one.model for one in catalog.partial))
+    other = next((model for model in known if model.id == own and model.path != target), None)
+    if not own:
+        raise RecipeError({"name": english(f"{target.name!r} has neither letters nor digits; choose another --name")})
+    if other is not None:
+        raise RecipeError(
+            {"name": english(f"{target.name!r} would be the model {own}, and there is one; choose another --name")}
+        )
 
 
 def list_results(settings: TrainingSettings, model: Model, output: Path, name: str) -> list[Path]:

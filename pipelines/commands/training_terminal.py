@@ -73,8 +73,8 @@ class TrainingTerminal:
             case _:
                 pass
 
-    def tell_result(self, result: Result, files: tuple[Any, ...], stop: Stop) -> None:
-        """Says where the result is, or how to go on."""
+    def tell_result(self, result: Result, files: tuple[Any, ...], stop: Stop, *, model_id: str = "") -> None:
+        """Says where the result is, and as which model it is listed, or how to go on."""
         self._close_bar()
         if self._is_json:
             typer.echo(
@@ -100,6 +100,8 @@ class TrainingTerminal:
             return
         for file in files:
             typer.echo(file)
+        if model_id:
+            typer.echo(f"lumesh: the studio lists it as {model_id}: generate --model {model_id}", err=True)
         typer.echo(f"{result.steps} steps, {result.seconds:.0f} s", err=True)
 
     def _show_step(self, event: dict[str, Any]) -> None:

@@ -14,7 +14,7 @@ from safetensors import SafetensorError, safe_open
 from safetensors.numpy import save_file
 
 from pipelines.errors import StageFileError
-from pipelines.files.whole import put_whole, write_whole
+from pipelines.files.whole import give_usual_mode, put_whole, write_whole
 from pipelines.messages import english
 
 EMBEDDINGS_FILE = "stage1_embeddings.safetensors"
@@ -57,6 +57,7 @@ def write_tensors(file: Path, tensors: Mapping[str, np.ndarray], *, model_id: st
     dtypes = {name: str(value.dtype) for name, value in contiguous.items()}
     metadata = {"model_id": model_id, "dtypes": json.dumps(dtypes)}
     put_whole(file, lambda part: save_file(contiguous, part, metadata=metadata))
+    give_usual_mode(file)
 
 
 def measure_text(file: Path) -> int | None:

@@ -8,6 +8,7 @@ Not here: files in place of which a torn one is noticed and made again (caches o
 import errno
 import os
 import secrets
+import stat
 from collections.abc import Callable
 from pathlib import Path
 
@@ -46,6 +47,16 @@ def put_whole(file: Path, write: Callable[[Path], object], *, is_flushed: bool =
             _flush_folder(file.parent)
     finally:
         part.unlink(missing_ok=True)
+
+
+def give_usual_mode(file: Path) -> None:
+    """Gives a file the permissions of this process' umask: safetensors writes its own for the account alone."""
+    mark = file.with_name(f".{file.stem}.{secrets.token_hex(4)}{PART}")
+    try:
+        mark.touch(exist_ok=False)
+        file.chmod(stat.S_IMODE(mark.stat().st_mode))
+    finally:
+        mark.unlink(missing_ok=True)
 
 
 def forget_parts(folder: Path) -> None:

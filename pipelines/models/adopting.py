@@ -15,19 +15,26 @@ from pipelines.models.own_models import OwnModel, make_id
 from pipelines.models.single_files import SingleFile
 from pipelines.recipes.schedulers import read_shift, recognise
 
+_OWN = "Your own checkpoint, from the data directory."
+
 
 def adopt_folder(own: OwnModel, shipped: Sequence[Model]) -> Model:
     """Returns a user's folder as a catalogue entry: the shipped model that it resembles most, with what it says itself.
 
-    Its own are its scheduler and flow shift, as in diffusers, and the sizes of a smaller one.
+    Its own are its scheduler and flow shift, as in diffusers, and the sizes of a smaller one. One that was trained here
+    has the sizes and settings of the shipped model that it was made from.
     """
-    template = next(model for model in shipped if model.id == own.likeness.model_id)
+    origin = next((model for model in shipped if (model.id, model.family) == (own.like, own.family)), None)
+    template = origin or next(model for model in shipped if model.id == own.likeness.model_id)
     most_pixels = own.likeness.most_pixels or math.inf
     shapes = tuple(shape for shape in template.shapes if shape.width * shape.height <= most_pixels)
-    if own.likeness.size is not None:
+    if origin is not None:
+        shapes = template.shapes
+    elif own.likeness.size is not None:
         width, height = own.likeness.size
         shapes = (Shape(width=width, height=height),)
-    fields = _read_scheduler(own.scheduler_config, template, [*map(str, shapes)])
+    said = f"Your own checkpoint, trained from {origin.title}." if origin is not None else _OWN
+    fields = _read_scheduler(own.scheduler_config, template, [*map(str, shapes)], said=said)
     if own.text_length is not None:
         fields["text_length"] = own.text_length
     return replace(
@@ -38,7 +45,7 @@ def adopt_folder(own: OwnModel, shipped: Sequence[Model]) -> Model:
         revision="",
         variant="",
         path=own.folder,
-        licence="",
+        licence=origin.licence if origin is not None else "",
         file_names="",
         examples=(),
         # Wan's authors give all their models one (sample_neg_prompt of their shared_config.py); elsewhere it is taste.
@@ -79,12 +86,15 @@ def adopt_file(single: SingleFile, name: str, base: Model, lacking: Sequence[str
     )
 
 
-def _read_scheduler(config: Mapping[str, Any], template: Model, shapes: Collection[str]) -> dict[str, Any]:
-    """Returns the fields that a checkpoint's own scheduler decides; the description says if it has no name here.
+def _read_scheduler(
+    config: Mapping[str, Any], template: Model, shapes: Collection[str], *, said: str
+) -> dict[str, Any]:
+    """Returns the fields that a checkpoint's own scheduler decides.
 
-    A folder without a scheduler, which loading refuses, gets the template's.
+    The description is what is `said`, and tells if the scheduler has no name here. A folder without a scheduler, which
+    loading refuses, gets the template's.
     """
-    name, description = recognise(config), "Your own checkpoint, from the data directory."
+    name, description = recognise(config), said
     kept = {shape: shift for shape, shift in template.flow_shifts.items() if shape in shapes}
     fields: dict[str, Any] = {"flow_shifts": {} if config else kept}
     if name in template.schedulers:

@@ -204,6 +204,10 @@ class _Reading:
             self.unusable.append(one)
             return
         with telling(self.unusable, one.name, one.single.file if isinstance(one, OwnFile) else one.folder):
+            if not one.id:
+                raise ModelError(
+                    say("Its name has neither letters nor digits."), advice=say("Give the folder another name.")
+                )
             if one.id in self.models or one.id in self.partial:
                 raise ModelError(
                     say("Another model is called {id} already.", id=one.id), advice=say("Give the folder another name.")
@@ -365,6 +369,13 @@ def find_folder(model: Model) -> Path | None:
     place = model.in_place
     folder = CONFIGS_DIR / place.id if place.path is None else place.path
     return folder if (folder / INDEX).is_file() else None
+
+
+def find_shipped(model: Model) -> str:
+    """Returns the id of the shipped model that this one is, or whose configs its file has; "" for all others."""
+    place = model.in_place
+    shipped = _read_shipped(CATALOG_FILE)
+    return next((one.id for one in shipped if (one.repo, one.path) == (place.repo, place.path)), "")
 
 
 def _name_known(models: Iterable[str]) -> Message:

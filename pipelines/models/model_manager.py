@@ -8,18 +8,20 @@ Not here: what a find is (own_models.py, single_files.py), downloading weights (
 import os
 import re
 import shutil
+from dataclasses import replace
 from pathlib import Path
 
 from pipelines.errors import ModelError
 from pipelines.files.whole import PART, put_whole
 from pipelines.messages import say
+from pipelines.models.adopting import adopt_folder
 from pipelines.models.catalog import OWN_FILE, Catalog, load_catalog, read_data_dir
 from pipelines.models.fingerprints import list_components
 from pipelines.models.gguf_files import is_gguf
 from pipelines.models.model import Model
 from pipelines.models.moved import find_repository
 from pipelines.models.own_entries import append_entry, drop_entry
-from pipelines.models.own_models import MAX_DEPTH, UnusableModel, make_id, read_own_model
+from pipelines.models.own_models import MAX_DEPTH, OwnModel, UnusableModel, make_id, read_own_model
 from pipelines.models.single_files import recognise_file
 from pipelines.models.weight_files import GGUF, SUFFIX
 from pipelines.web.web_files import OnBytes, check_room
@@ -95,17 +97,8 @@ def add_repository(data_dir: Path, repo: str, *, revision: str = "main", name: s
     Only its configs are downloaded; weights follow with the first job. Raises ModelError for a repository that is not
     there, gated, or none of ours.
     """
-    from pipelines.runtime.weights.hub import fetch_configs  # imports the hub's library, which the page sets up first
-
-    if not _REPO.fullmatch(repo):
-        raise ModelError(
-            say("{repo} is no repository.", repo=repr(repo)), advice=say("Write it as owner/name, as on the hub.")
-        )
     repo = find_repository(repo)
-    folder, commit, weights = fetch_configs(repo, revision)
-    found = read_own_model(folder, repo)
-    if isinstance(found, UnusableModel):
-        raise ModelError(found.reason, advice=found.advice)
+    found, commit, weights = _look_at_repository(repo, revision)
     catalog = read_data_dir(data_dir)
     model_id = make_id(name or repo.rpartition("/")[2])
     refuse_taken(catalog, model_id, data_dir / OWN_FILE)
@@ -118,6 +111,42 @@ def add_repository(data_dir: Path, repo: str, *, revision: str = "main", name: s
     fields = {"id": model_id, "like": found.likeness.model_id, "repo": repo, "revision": commit}
     append_entry(data_dir / OWN_FILE, fields | ({"variant": chosen} if chosen else {}))
     return _check_added(data_dir, model_id, None)
+
+
+def is_repository(text: str) -> bool:
+    """Tells whether a text has the form of a hub repository's name."""
+    return _REPO.fullmatch(text) is not None
+
+
+def open_repository(repo: str, *, revision: str = "main", loras_dir: Path | None = None) -> Model:
+    """Returns the model of a hub repository at the commit that `revision` is now, which is written nowhere.
+
+    Only its configs are downloaded. Raises ModelError as `add_repository` does.
+    """
+    found, commit, weights = _look_at_repository(repo, revision)
+    return replace(
+        adopt_folder(found, load_catalog().models),
+        path=None,
+        repo=repo,
+        revision=commit,
+        variant=_choose_variant(weights),
+        loras_dir=loras_dir,
+    )
+
+
+def _look_at_repository(repo: str, revision: str) -> tuple[OwnModel, str, list[str]]:
+    """Returns what a repository's configs are, its commit, and the names of its files of weights."""
+    from pipelines.runtime.weights.hub import fetch_configs  # imports the hub's library, which the page sets up first
+
+    if not is_repository(repo):
+        raise ModelError(
+            say("{repo} is no repository.", repo=repr(repo)), advice=say("Write it as owner/name, as on the hub.")
+        )
+    folder, commit, weights = fetch_configs(repo, revision)
+    found = read_own_model(folder, repo)
+    if isinstance(found, UnusableModel):
+        raise ModelError(found.reason, advice=found.advice)
+    return found, commit, weights
 
 
 def download_model(model: Model, *, on_bytes: OnBytes) -> None:
@@ -151,7 +180,7 @@ def remove_model(data_dir: Path, model_id: str) -> list[str]:
     if drop_entry(data_dir / OWN_FILE, model_id):
         removed.append(f"{data_dir / OWN_FILE}: {model_id}")
     places = [] if model is None else [one for one in (model.file, model.file_2) if one is not None]
-    if model is not None and not places and not model.is_demo and model.path is not None:
+    if model is not None and not places and model.path is not None:  # a demo's is not inside
         places = [model.path]
     unusable = next((one for one in catalog.unusable if model_id in (one.id, one.name)), None)
     if not places and unusable is not None:

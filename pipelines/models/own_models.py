@@ -25,6 +25,8 @@ from pipelines.models.single_files import WHOLE, SingleFile, recognise_file
 from pipelines.models.weight_files import ARCHIVES, OTHER_WEIGHTS, SUFFIXES, UNFINISHED, check_weights
 
 INDEX = "model_index.json"
+LIKE = "_lumesh_like"
+"""Where the index of a folder that was trained here says which shipped model it was made from."""
 MAX_DEPTH = 4  # levels of folders below models/ that are looked into
 
 # Components whose folders hold weights; tokenizers and schedulers have none.
@@ -32,6 +34,7 @@ WEIGHTED = ("unet", "transformer", "transformer_2", "vae", "text_encoder", "text
 UNWEIGHTED = ("tokenizer", "tokenizer_2", "scheduler", "image_processor")
 TEXT_ENCODERS = frozenset({"text_encoder", "text_encoder_2"})
 
+_PLAIN = re.compile(r"[a-z0-9]")
 _HUB_FOLDER = re.compile(r"models--(.+)")  # of huggingface_hub's cache
 
 log = logging.getLogger(__name__)
@@ -56,7 +59,7 @@ class OwnModel:
     """A folder in diffusers layout whose configs belong to a family.
 
     `scheduler_config` is its own scheduler's, empty without one; `text_length` is what our trainer writes for text
-    encoders of short captions.
+    encoders of short captions. `like` is the shipped model that it was trained from, "" where that is not known.
     `lacking` maps each component whose weights are not all here to the reason; configs alone suffice for plans.
     """
 
@@ -66,6 +69,7 @@ class OwnModel:
     likeness: Likeness
     scheduler_config: Mapping[str, Any] = field(default_factory=dict[str, Any])
     text_length: int | None = None
+    like: str = ""
     lacking: Mapping[str, UnusableModel] = field(default_factory=dict[str, UnusableModel])
 
     @property
@@ -89,8 +93,12 @@ Found = OwnModel | OwnFile | UnusableModel
 
 
 def make_id(name: str) -> str:
-    """Returns the catalogue's id for a path below `models/`: `author/My Model` becomes `author-my-model`."""
-    return re.sub(r"[^a-z0-9.]+", "-", name.lower()).strip("-")
+    """Returns the catalogue's id for a path below `models/`: `author/My Model` becomes `author-my-model`.
+
+    A name without any of these letters and digits keeps its own; one without letters and digits leaves nothing.
+    """
+    plain = re.sub(r"[^a-z0-9.]+", "-", name.lower()).strip("-")
+    return plain if _PLAIN.search(plain) else re.sub(r"[\W_]+", "-", name.lower()).strip("-")
 
 
 def find_own_models(models_dir: Path) -> Iterator[Found]:
@@ -208,6 +216,7 @@ def _read_checkpoint(folder: Path, name: str) -> OwnModel:
                 likeness=likeness,
                 scheduler_config=_read_scheduler(folder),
                 text_length=None if text_length is None else int(text_length),
+                like=str(index.get(LIKE) or ""),
                 lacking=_find_lacking(folder, name, index),
             )
     raise ModelError(

@@ -4,22 +4,20 @@ All problems are told at once, by name. Not here: settings by themselves (settin
 """
 
 import hashlib
-import json
 import math
 import re
 from collections import Counter
 from collections.abc import Sequence
 from dataclasses import dataclass, replace
 from pathlib import Path
-from typing import Any
+from typing import Any, Literal
 
 import jax
-import torch
 
 from pipelines.errors import ModelError, RecipeError
 from pipelines.families.trainable import Learner
 from pipelines.loras.files import LoraFile
-from pipelines.messages import Message, join, say, say_count
+from pipelines.messages import Message, english, join, say, say_count
 from pipelines.models.catalog import Model, Shape, find_folder
 from pipelines.models.model import FULL
 from pipelines.runtime.devices.mesh import build_mesh
@@ -32,7 +30,7 @@ from pipelines.training.data.lengths import list_too_long
 from pipelines.training.data.prompts import list_prior_prompts
 from pipelines.training.data.rows import CaptionRules, Data
 from pipelines.training.data.sources import read_examples
-from pipelines.training.refusals import check_folders, check_name, check_samples, find_strange
+from pipelines.training.refusals import check_folders, check_name, check_output, check_samples, find_strange
 from pipelines.training.results.report import check_report
 from pipelines.training.settings import DEFAULT_STEPS, TrainingSettings
 from pipelines.training.start import find_start
@@ -56,8 +54,6 @@ class Checked:
     start: LoraFile | None
     steps: int
     batch_size: int
-    precision: torch.dtype
-    card: str
     notes: tuple[Message, ...]
 
     @property
@@ -140,6 +136,7 @@ def check_training(settings: TrainingSettings, model: Model, learner: Learner, *
     problems = {
         **check_name(chosen),
         **check_folders(settings),
+        **check_output(settings, model),
         **find_strange(settings, model, learner),
         **check_samples(settings, model),
     }
@@ -187,9 +184,14 @@ def check_training(settings: TrainingSettings, model: Model, learner: Learner, *
         start=lora,
         steps=choose_steps(settings, data.schedule.steps_per_epoch),
         batch_size=batch,
-        precision=torch.bfloat16,
-        card=write_card(settings, model, chosen),
-        notes=(*found.notes, *notes, *held_notes, *too_long, *tell_start(model), *_tell_settings(settings)),
+        notes=(
+            *found.notes,
+            *notes,
+            *held_notes,
+            *too_long,
+            *tell_start(model, settings.kind),
+            *_tell_settings(settings),
+        ),
     )
 
 
@@ -219,9 +221,16 @@ def _tell_settings(settings: TrainingSettings) -> list[Message]:
     return notes
 
 
-def tell_start(model: Model) -> list[Message]:
+def tell_start(model: Model, kind: Literal["lora", "full"] = "lora") -> list[Message]:
     """Says where a distilled model's training starts: its own weights learn poorly, for which its base is published."""
     start = model.choose_start()
+    if start.repo != model.repo and kind == "full":
+        return [
+            english(
+                f"{model.title} is distilled: all weights of {start.repo} learn, and the result is used as that model "
+                f"is, with more steps than {model.title}"
+            )
+        ]
     if start.repo != model.repo:
         return [
             say("{model} is distilled: it learns from {repo}, and is used with what was learnt there",
@@ -257,22 +266,6 @@ def choose_name(settings: TrainingSettings) -> str:
     source = settings.output.name if settings.output is not None else Path(settings.data[0].split(",")[0]).name
     plain = re.sub(r"[^\w.-]+", "-", source).strip("-.")
     return plain or "training"
-
-
-def write_card(settings: TrainingSettings, model: Model, name: str) -> str:
-    """Returns a model card, as the hub shows it: its fields say what the hub sorts by, and which words call a LoRA."""
-    kind = "A LoRA" if settings.lora else "A fine-tuned model"
-    trigger = f"\n\nTrigger words: `{settings.trigger}`" if settings.trigger else ""
-    fields = {
-        "base_model": json.dumps(model.repo or model.id),  # YAML reads JSON
-        "base_model_relation": "adapter" if settings.lora else "finetune",
-        "library_name": "diffusers",
-        "pipeline_tag": "text-to-video" if model.is_video else "text-to-image",
-        **({"tags": '["lora"]'} if settings.lora else {}),
-        **({"instance_prompt": json.dumps(settings.trigger)} if settings.trigger else {}),
-    }
-    said = "\n".join(f"{field}: {value}" for field, value in fields.items())
-    return f"---\n{said}\n---\n\n# {name}\n\n{kind} of {model.title}, trained with Lumesh.{trigger}\n"
 
 
 def _takes_buckets(settings: TrainingSettings, model: Model) -> bool:

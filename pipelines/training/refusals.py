@@ -13,10 +13,11 @@ from pipelines.families.trainable import Learner
 from pipelines.loras.files import SUFFIX
 from pipelines.messages import Message, english, say
 from pipelines.models.catalog import Catalog, Model, find_folder
+from pipelines.models.own_models import INDEX
 from pipelines.recipes.recipe import Recipe
 from pipelines.recipes.resolving import resolve
 from pipelines.training.data.sources import Origin
-from pipelines.training.data.trainings import find_trainings
+from pipelines.training.data.trainings import find_trainings, is_training
 from pipelines.training.engine.adapters import choose_layers
 from pipelines.training.settings import TrainingSettings, refuse_asked
 
@@ -36,6 +37,9 @@ def find_strange(settings: TrainingSettings, model: Model, learner: Learner) -> 
     if not model.is_video:
         reason = say("is of videos, and {model} makes pictures", model=model.title)
         problems |= refuse_asked(settings, ("frames",), reason)
+    if not model.choose_start().repo:
+        reason = english(f"is of a hub repository, and {model.title} is none")
+        problems |= refuse_asked(settings, ("non_ema_revision",), reason)
     folder = find_folder(model.choose_start())
     if folder is None:
         return problems  # what is not here yet is looked at when it has been fetched
@@ -83,6 +87,18 @@ def check_folders(settings: TrainingSettings) -> dict[str, Message]:
             return {name: say("{folder} is the folder of a training, whose samples would be learnt; move it "
                               "elsewhere, and name that place as output to go on with it", folder=folder)}  # fmt: skip
     return {}
+
+
+def check_output(settings: TrainingSettings, model: Model) -> dict[str, Message]:
+    """Refuses a folder for the result of all weights that holds a model of somebody's, which would be lost."""
+    output = settings.output
+    if output is None or not settings.full or not (output / INDEX).is_file():
+        return {}
+    if model.path is not None and output.resolve() == model.path.resolve():
+        return {"output": english(f"{output} is the model that it learns from; choose another folder")}
+    if is_training(output):
+        return {}
+    return {"output": english(f"{output} holds a model that no training here has made; choose another folder")}
 
 
 def check_name(name: str) -> dict[str, Message]:

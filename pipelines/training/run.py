@@ -6,6 +6,7 @@ got wrong is found by `check` before a weight is read.
 
 import functools
 import secrets
+import shutil
 import time
 from collections.abc import Sequence
 from contextlib import suppress
@@ -17,14 +18,16 @@ import jax
 import jax.numpy as jnp
 
 from pipelines import registry
+from pipelines.errors import ModelError, RecipeError
 from pipelines.families.trainable import Denoiser
-from pipelines.models.catalog import Shape
+from pipelines.messages import english
+from pipelines.models.catalog import Model, Shape
 from pipelines.runtime.devices import hosts
 from pipelines.runtime.devices.mesh import build_mesh, build_own_mesh
 from pipelines.runtime.programs.compiled import counter
 from pipelines.runtime.weights.components import choose_dtype, read_json
-from pipelines.runtime.weights.hub import find_revision
-from pipelines.stages import OnProgress
+from pipelines.runtime.weights.hub import find_revision, locate
+from pipelines.stages import OnProgress, Progress
 from pipelines.training.checks import Checked, check_training
 from pipelines.training.data.cache import Cache
 from pipelines.training.data.encoder import PictureReader, TextReader
@@ -32,13 +35,16 @@ from pipelines.training.data.fingerprints import fingerprint
 from pipelines.training.data.lengths import list_too_long
 from pipelines.training.data.prior import FOLDER, PriorMaker
 from pipelines.training.data.rows import RowSource
+from pipelines.training.data.trainings import SETTINGS, is_training
 from pipelines.training.engine import placement
 from pipelines.training.engine.denoiser import Origin, choose_denoisers
-from pipelines.training.engine.learning import Learning
+from pipelines.training.engine.learning import BORROWED, Learning
 from pipelines.training.engine.loop import OnEvent, Stop
 from pipelines.training.engine.objective import predict_as_asked
 from pipelines.training.place import Place
+from pipelines.training.results.model_folder import list_absent
 from pipelines.training.results.own_parts import list_own_parts, write_own_parts
+from pipelines.training.results.room import check_room
 from pipelines.training.results.state import find_newest_of
 from pipelines.training.settings import TrainingSettings
 from pipelines.training.start import hash_start
@@ -81,8 +87,8 @@ def train(
     place.output.mkdir(parents=True, exist_ok=True)
     if hosts.count() > 1:
         _compare_hosts(settings, checked, place, find_revision(folder, model.own_files))
-    if hosts.is_leader():
-        (place.output / "settings.json").write_text(settings.model_dump_json(indent=1, exclude={"hub_token"}), "utf-8")
+    if hosts.is_leader() and not is_training(place.output):
+        _write_settings(settings, place)
     architecture: Any = registry.find_architecture(model)
     origin = Origin(
         model=model,
@@ -91,12 +97,17 @@ def train(
         mesh=mesh,
         on_progress=on_progress,
         files=architecture.read_files(model),
+        denoisers=_find_denoisers(settings, model, learner.list_denoisers(folder, scheduler_config), on_progress),
     )
     for note in list_too_long(
         checked.examples, model, trigger=settings.trigger or "", write_prompt=learner.write_prompt
     ):  # now that its tokenizer is here
         if note not in checked.notes:
             on_event({"event": "note", "text": note})
+    chosen = choose_denoisers(learner.list_denoisers(folder, scheduler_config), settings)
+    if settings.full and place.is_written_here:
+        check_room(origin, place, chosen, settings.save_precision)
+        _tell_absent(folder, on_event)
     whole: Checked | None = checked
     if checked.prior_prompts:
         whole = _add_prior(settings, checked, place, origin, stop=stop, on_event=on_event)
@@ -112,8 +123,18 @@ def train(
             compiles=counter.compiled - compiles,
         )
     checked, (rows, held) = whole, prepared
-    chosen = choose_denoisers(learner.list_denoisers(folder, scheduler_config), settings)
-    written = _write_own_parts(origin, place, chosen) if settings.full else ()
+    learning = {one.component for one in chosen}
+    written = list_own_parts(origin, learning) if settings.full else ()
+
+    def begin() -> None:
+        if hosts.is_leader():
+            _write_settings(settings, place)
+            for left in place.output.glob(f"{BORROWED}*"):  # by a run that was killed
+                shutil.rmtree(left, ignore_errors=True)
+        if settings.full and place.is_written_here:
+            write_own_parts(origin, place.output, learning)
+        hosts.wait("what the model has in files of its own is written")
+
     files: list[Path] = []
     steps, loss = 0, None
     for number, denoiser in enumerate(chosen):
@@ -128,6 +149,7 @@ def train(
             denoiser=denoiser,
             spell=architecture.spell,
             written=(*written, *(one.component for one in chosen[:number])),
+            begin=begin if number == 0 else lambda: None,
             rows=rows,
             held=held,
             stop=stop,
@@ -143,6 +165,33 @@ def train(
         seconds=time.monotonic() - started,
         compiles=counter.compiled - compiles,
     )
+
+
+def _find_denoisers(
+    settings: TrainingSettings, model: Model, known: Sequence[Denoiser], on_progress: OnProgress
+) -> Path | None:
+    """Returns the folder of the revision that the denoisers are taken from, downloaded; None for the model's own.
+
+    Raises RecipeError where the hub has no such revision, or cannot be asked.
+    """
+    if settings.non_ema_revision is None:
+        return None
+    other = replace(model, revision=settings.non_ema_revision, variant=settings.variant or "")
+    try:
+        return locate(
+            other,
+            components=tuple(one.component for one in known),
+            on_bytes=lambda done, total: on_progress(Progress(phase="downloading", done=done, total=total)),
+        )
+    except ModelError as error:
+        raise RecipeError({"non_ema_revision": error.detail}) from error
+
+
+def _tell_absent(base: Path, on_event: OnEvent) -> None:
+    """Says which parts the base has not got, and so the result neither."""
+    if absent := list_absent(base):
+        text = english(f"not among the base's files here, and so not in the result: {', '.join(absent)}")
+        on_event({"event": "note", "text": text})
 
 
 def _add_prior(
@@ -235,13 +284,8 @@ def _prepare_rows(
     return None if _is_stopped(stop, "stop before the steps") else (rows, held)
 
 
-def _write_own_parts(origin: Origin, place: Place, chosen: Sequence[Denoiser]) -> tuple[str, ...]:
-    """Writes what the model has in files of its own into the result's folder; returns the names of its components."""
-    learning = {one.component for one in chosen}
-    if place.is_written_here:
-        write_own_parts(origin, place.output, learning)
-    hosts.wait("what the model has in files of its own is written")
-    return list_own_parts(origin, learning)
+def _write_settings(settings: TrainingSettings, place: Place) -> None:
+    (place.output / SETTINGS).write_text(settings.model_dump_json(indent=1, exclude={"hub_token"}), "utf-8")
 
 
 def _compare_hosts(settings: TrainingSettings, checked: Checked, place: Place, revision: str) -> None:

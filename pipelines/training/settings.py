@@ -25,6 +25,7 @@ Remat = Literal["auto", "none", "layers", "narrow", "attention", "full"]
 REMATS_BY_SIZE: tuple[Remat, ...] = ("layers", "narrow", "attention", "full")
 """What `auto` tries on an accelerator until the step fits: the quickest first, which is not to keep everything."""
 Precision = Literal["no", "bf16"]
+SavePrecision = Literal["bf16", "fp16", "fp32"]
 LoraFormat = Literal["all", "diffusers", "kohya"]
 Expert = Literal["high", "low", "both"]
 DEFAULT_STEPS = {"lora": 800, "full": 2000}
@@ -115,11 +116,15 @@ class TrainingSettings(BaseModel):
     keep: int = Field(default=2, ge=1, description="States that are kept to go on from.")
     max_minutes: float | None = Field(default=None, gt=0, description="Stops after this long; the next run goes on.")
 
+    save_precision: SavePrecision = Field(default="bf16", description="What the weights that learnt are written in.")
     push_to_hub: bool = Field(default=False, description="Uploads the result to the hub.")
     hub_model_id: str | None = Field(default=None, description="Repository of the upload; the name if left out.")
     hub_token: str | None = Field(default=None, description="For the upload; HF_TOKEN if left out.", repr=False)
     profile: Path | None = Field(default=None, description="Folder for a trace of some steps.")
     revision: str | None = Field(default=None, description="Of a hub repository; the catalogue's if left out.")
+    non_ema_revision: str | None = Field(
+        default=None, description="Of a hub repository, for the denoiser alone: weights that are no average."
+    )
     variant: str | None = Field(default=None, description="Of the weights' files, such as fp16.")
 
     mixed_precision: Precision | None = Field(default=None, description="What is computed in; weights stay fp32.")
@@ -235,6 +240,11 @@ _NEEDS = (
         names=("rank", "alpha", "start_from", "targets", "convolutions", "preserve", "lora_format"),
         holds=lambda settings: settings.lora or not settings.full,
         reason=say("is of a LoRA; leave it out with full"),
+    ),
+    _Need(
+        names=("non_ema_revision",),
+        holds=lambda settings: settings.full,
+        reason=english("is of full; a LoRA learns from the weights that it is used with"),
     ),
     _Need(
         names=("keep_tags",),

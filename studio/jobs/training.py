@@ -7,7 +7,7 @@ Not here: checking against the catalogue and the owner's pictures (asking_to_tra
 
 from collections.abc import Mapping
 from dataclasses import dataclass
-from typing import Annotated, Literal
+from typing import Annotated, Literal, Self
 
 from pydantic import BaseModel, ConfigDict, Field, StringConstraints
 
@@ -99,6 +99,10 @@ class AskedTraining(BaseModel):
             rank=self.rank or own.rank,
             learning_rate=self.learning_rate or own.learning_rate,
         )
+
+    def with_numbers(self, model: Model) -> Self:
+        """Returns it with the numbers that its strength means now, which a later version may choose otherwise."""
+        return self.model_copy(update=vars(self.choose_numbers(model)))
 
     @property
     def has_twins(self) -> bool:

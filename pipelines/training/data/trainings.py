@@ -17,14 +17,15 @@ def find_trainings(place: Path) -> Iterator[Path]:
         real = os.path.realpath(folder)
         folders[:] = [] if real in seen else sorted(name for name in folders if not name.startswith("."))
         seen.add(real)
-        if SETTINGS in files and _is_training(Path(folder) / SETTINGS):
+        if SETTINGS in files and is_training(Path(folder)):
             yield Path(folder)
             folders.clear()
 
 
-def _is_training(file: Path) -> bool:
+def is_training(folder: Path) -> bool:
+    """Tells whether a training works, or has worked, in a folder."""
     try:
-        fields = json.loads(file.read_text("utf-8"))
+        fields = json.loads((folder / SETTINGS).read_text("utf-8"))
     except (OSError, ValueError):
         return False
     return isinstance(fields, dict) and fields.keys() >= _FIELDS

@@ -52,7 +52,8 @@ LARGEST_SHARE = 0.4
 class Origin:
     """What a training starts from: a model's checkpoint in `folder`, on a mesh.
 
-    `files` are the components whose weights lie in files of their own instead (single_file.py).
+    `files` are the components whose weights lie in files of their own instead (single_file.py). The weights that learn
+    are in `denoisers`, where they are of another revision.
     """
 
     model: Model
@@ -61,6 +62,7 @@ class Origin:
     mesh: Mesh
     on_progress: OnProgress
     files: Mapping[str, StoredComponent] = field(default_factory=dict[str, StoredComponent])
+    denoisers: Path | None = None
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -238,12 +240,12 @@ def _load(origin: Origin, denoiser: Denoiser, *, dtype: Any) -> Weights:
     shapes = traced.parameter_shapes()
     is_split = dtype == jnp.float32 or not _fits_whole(shapes, dtype, find_limit([*origin.mesh.local_devices]))
     return load_component(
-        origin.folder / denoiser.component,
+        (origin.denoisers or origin.folder) / denoiser.component,
         traced,
         mesh=origin.mesh,
         rules=_list_rules(shapes, origin.mesh) if is_split else ((r"", PartitionSpec()),),
         dtype=dtype,
-        variant=origin.model.variant,
+        variant="" if origin.denoisers else origin.model.variant,
         on_progress=origin.on_progress,
         stored=origin.files.get(denoiser.component),
     )

@@ -6,7 +6,7 @@ Not here: data and rows (run.py), the loop (loop.py).
 import functools
 import json
 import tempfile
-from collections.abc import Iterator, Mapping
+from collections.abc import Callable, Iterator, Mapping
 from contextlib import ExitStack, contextmanager
 from dataclasses import dataclass
 from pathlib import Path, PurePath
@@ -16,9 +16,10 @@ import numpy as np
 
 from pipelines.families.trainable import Denoiser
 from pipelines.messages import Message, say
-from pipelines.models.catalog import Shape
+from pipelines.models.catalog import Shape, find_shipped
 from pipelines.runtime.devices import hosts
 from pipelines.runtime.programs.aot_packs import Packs
+from pipelines.runtime.weights.hub import find_revision
 from pipelines.runtime.weights.lora_spelling import Spell
 from pipelines.training.checks import Checked
 from pipelines.training.data.rows import RowSource
@@ -40,7 +41,9 @@ from pipelines.training.engine.optimizers import build_optimizer, find_result, l
 from pipelines.training.engine.step import TrainState, Weights
 from pipelines.training.place import Place
 from pipelines.training.results import export
+from pipelines.training.results.card import write_card
 from pipelines.training.results.facts import list_facts
+from pipelines.training.results.model_folder import write_model
 from pipelines.training.results.report import Report
 from pipelines.training.results.samples import Sampler
 from pipelines.training.results.state import StateFolder
@@ -48,6 +51,8 @@ from pipelines.training.settings import TrainingSettings
 from pipelines.training.start import hash_start
 
 LOG = "log{ending}.jsonl"
+BORROWED = "state-sampled-"
+"""How folders begin that hold a model for as long as samples of it are made."""
 SAMPLED = 8
 """How often samples are made where nothing is asked."""
 VALIDATED = 20
@@ -57,7 +62,8 @@ VALIDATED = 20
 class Learning:
     """The training of one denoiser; `written` are components that lie in the output folder already.
 
-    These are what learnt before it, and what the model has in files of its own.
+    These are what learnt before it, and what the model has in files of its own. `begin` changes what is in that folder,
+    once it is known that a state there, if there is one, is of this training.
     """
 
     settings: TrainingSettings
@@ -68,6 +74,7 @@ class Learning:
     denoiser: Denoiser
     spell: Spell
     written: tuple[str, ...]
+    begin: Callable[[], None]
     rows: RowSource
     held: RowSource | None
     stop: Stop
@@ -99,6 +106,7 @@ class Learning:
                             "that of step {done}. For fewer steps, choose another output folder.",
                             done=first, steps=self.checked.steps)
                     )  # fmt: skip
+            self.begin()
             mesh = self.origin.mesh
             frozen = load_frozen(self.origin, self.denoiser, built, dtype=choose_compute_dtype(settings, mesh))
             step = Steps(
@@ -186,7 +194,7 @@ class Learning:
         target = folder if built.config is None else folder / f"{name}.safetensors"
         if self.place.is_written_here:
             if built.config is None:
-                self._write_model(values, target)
+                self._write_model(values, target, steps=int(state.step))
             else:
                 export.write_lora(
                     target, values, config=built.config, learner=self.origin.learner, layers=built.layers,
@@ -195,11 +203,12 @@ class Learning:
         hosts.wait("what was learnt is written")
         return target
 
-    def _write_model(self, values: Mapping[str, Any], folder: Path, *, is_linked: bool = False) -> None:
-        export.write_model(
+    def _write_model(self, values: Mapping[str, Any], folder: Path, *, steps: int, is_linked: bool = False) -> None:
+        write_model(
             folder, values, base=self.origin.folder, component=self.denoiser.component,
-            precision=self.checked.precision, card=self.checked.card, is_linked=is_linked,
-            written={name: self.place.output / name for name in self.written},
+            variant=self.origin.model.variant, precision=self.settings.save_precision,
+            card=write_card(self.settings, self.checked, steps=steps), is_linked=is_linked,
+            written={name: self.place.output / name for name in self.written}, like=find_shipped(self.origin.model),
         )  # fmt: skip
 
     @contextmanager
@@ -213,10 +222,8 @@ class Learning:
         with ExitStack() as stack:
             folder = ""
             if hosts.is_leader():
-                folder = stack.enter_context(
-                    tempfile.TemporaryDirectory(dir=self.place.output, prefix="state-sampled-")
-                )
-                self._write_model(values, Path(folder), is_linked=True)
+                folder = stack.enter_context(tempfile.TemporaryDirectory(dir=self.place.output, prefix=BORROWED))
+                self._write_model(values, Path(folder), steps=int(state.step), is_linked=True)
             name = hosts.agree("the folder of the model as it is now", Path(folder).name)
             yield self.place.output / name
             hosts.wait("samples are made")
@@ -251,11 +258,17 @@ class Learning:
         model = self.origin.model
         return list_facts(
             self.settings, self.origin.learner, self.scheduler_config,
-            model=model.id, revision=model.revision, expert=self.denoiser.component,
+            model=model.id, revision=model.revision, weights=self._fingerprint_base(), expert=self.denoiser.component,
             global_batch_size=self.checked.batch_size, data=self.checked.fingerprint,
             prior=self.checked.prior_fingerprint, start_from=hash_start(self.checked.start), steps=self.checked.steps,
             dtype=np.dtype(choose_compute_dtype(self.settings, self.origin.mesh)).name,
         )  # fmt: skip
+
+    def _fingerprint_base(self) -> str:
+        """Returns a hash of a base in files of one's own: others may come under the same name."""
+        model = self.origin.model
+        is_own = model.path is not None or model.file is not None
+        return find_revision(self.origin.folder, model.own_files) if is_own else ""
 
     def _open_packs(self) -> Packs | None:
         """Opens what `compile --train` wrote for this model and these devices."""

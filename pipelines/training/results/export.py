@@ -1,19 +1,18 @@
-"""What a training leaves: one LoRA file, or a diffusers folder with a model card.
+"""What a training of a LoRA leaves: one file.
 
-Which names a LoRA file has, and so which programs read it, the family and `lora_format` say: by default diffusers,
-the studio and, by the rules of its source, ComfyUI read all of it. The folder is for diffusers and the studio. Nothing
-in either depends on when or how often the training was interrupted, so the same training writes the same bytes.
+Which names it has, and so which programs read it, the family and `lora_format` say: by default diffusers, the studio
+and, by the rules of its source, ComfyUI read all of it. Nothing in it depends on when or how often the training was
+interrupted, so the same training writes the same bytes.
+Not here: what a training of all weights leaves (model_folder.py).
 """
 
 import json
-import shutil
 from collections.abc import Collection, Mapping, Sequence
 from pathlib import Path
 from typing import Any
 
 import numpy as np
 import torch
-from huggingface_hub import save_torch_state_dict
 from peft import LoraConfig
 from safetensors.torch import save
 
@@ -21,11 +20,16 @@ from pipelines.errors import LumeshError
 from pipelines.families.trainable import Learner
 from pipelines.files.whole import write_whole
 from pipelines.loras.file_names import FileNames
-from pipelines.messages import say
+from pipelines.messages import english, say
 from pipelines.runtime.weights.resolve import split_layers
 from pipelines.training.engine.adapters import name_in_file, read_config
-from pipelines.training.settings import TrainingSettings
+from pipelines.training.settings import SavePrecision, TrainingSettings
 
+PRECISIONS: Mapping[SavePrecision, torch.dtype] = {
+    "bf16": torch.bfloat16,
+    "fp16": torch.float16,
+    "fp32": torch.float32,
+}
 Pair = tuple[np.ndarray, np.ndarray]
 """A layer's down (rank, in[, height, width]) and up (out, rank[, 1, 1])."""
 
@@ -53,8 +57,8 @@ def write_lora(
     facts: dict[str, str],
     settings: TrainingSettings,
 ) -> None:
-    """Writes LoRA weights, named as in the traced module with all its `layers`, in bf16. Raises NotFiniteError."""
-    _check_finite(values)
+    """Writes LoRA weights, named as in the traced module with all its `layers`. Raises NotFiniteError."""
+    check_finite(values)
     pairs = _pair({name_in_file(name): value for name, value in split_stacks(values).items()})
     alpha = settings.alpha or settings.rank
     metadata = {"format": "pt"}
@@ -72,7 +76,7 @@ def write_lora(
     elif settings.lora_format != "diffusers":  # only diffusers reads a header's alpha, so it is in the values
         pairs = {layer: (down, up * np.float32(alpha / settings.rank)) for layer, (down, up) in pairs.items()}
     assert pairs.keys() <= {layer for layers in names.layers.values() for layer in layers}, "a layer without a name"
-    tensors = _name_tensors(pairs, names, alpha=alpha)
+    tensors = _name_tensors(pairs, names, alpha=alpha, precision=settings.save_precision)
     file.parent.mkdir(parents=True, exist_ok=True)
     write_whole(file, _sort_header(save(dict(sorted(tensors.items())), metadata=metadata | facts)))
 
@@ -94,7 +98,9 @@ def _pair(tensors: Mapping[str, np.ndarray]) -> dict[str, Pair]:
     return {layer: (both["A"], both["B"]) for layer, both in halves.items()}
 
 
-def _name_tensors(pairs: Mapping[str, Pair], names: FileNames, *, alpha: float) -> dict[str, torch.Tensor]:
+def _name_tensors(
+    pairs: Mapping[str, Pair], names: FileNames, *, alpha: float, precision: SavePrecision
+) -> dict[str, torch.Tensor]:
     down_name, up_name = ("lora_down", "lora_up") if names.network_module else ("lora_A", "lora_B")
     tensors: dict[str, torch.Tensor] = {}
     for name, layers in names.layers.items():
@@ -102,7 +108,8 @@ def _name_tensors(pairs: Mapping[str, Pair], names: FileNames, *, alpha: float) 
         down, up = _join(parts)
         if name in names.exchanged:
             up = np.roll(up, len(up) // 2, axis=0)
-        tensors |= {f"{name}.{down_name}.weight": _to_bf16(down), f"{name}.{up_name}.weight": _to_bf16(up)}
+        halves = {f"{name}.{down_name}.weight": down, f"{name}.{up_name}.weight": up}
+        tensors |= {half: convert(half, value, precision) for half, value in halves.items()}
         if names.network_module:  # a pair of several has the rank of all, so that its alpha is all of theirs
             tensors[f"{name}.alpha"] = torch.tensor(float(alpha) * sum(part is not None for part in parts))
     return tensors
@@ -127,53 +134,8 @@ def _join(parts: Sequence[Pair | None]) -> Pair:
     return np.concatenate([down for down, _ in given]), up
 
 
-def write_model(
-    folder: Path,
-    values: Mapping[str, np.ndarray],
-    *,
-    base: Path,
-    component: str,
-    precision: torch.dtype,
-    card: str,
-    written: Mapping[str, Path],
-    is_linked: bool = False,
-) -> None:
-    """Writes the base's folder with the denoiser `component` replaced by these weights. Raises NotFiniteError.
-
-    `written` says where components lie that are not the base's. If `is_linked`, other components are links.
-    """
-    _check_finite(values)
-    folder.mkdir(parents=True, exist_ok=True)
-    for entry in sorted(base.iterdir()):
-        target = folder / entry.name
-        if entry.is_dir() and entry.name != component and not entry.name.startswith("."):
-            _take(written.get(entry.name, entry), target, is_linked=is_linked)
-        elif entry.is_file() and entry.suffix == ".json":
-            shutil.copyfile(entry, target)
-    denoiser = folder / component
-    denoiser.mkdir(exist_ok=True)
-    for entry in sorted((base / component).glob("*.json")):
-        if not entry.name.endswith(".index.json"):
-            shutil.copyfile(entry, denoiser / entry.name)
-    tensors = {name: torch.from_numpy(np.array(value)).to(precision) for name, value in split_stacks(values).items()}
-    save_torch_state_dict(
-        dict(sorted(tensors.items())),
-        denoiser,
-        filename_pattern="diffusion_pytorch_model{suffix}.safetensors",
-        max_shard_size="5GB",
-    )
-    write_whole(folder / "README.md", card.encode())
-
-
-def _take(source: Path, target: Path, *, is_linked: bool) -> None:
-    """Copies or links a component's folder to where it belongs, if it is not there already."""
-    if is_linked:
-        target.symlink_to(source.resolve(), target_is_directory=True)
-    elif source != target:
-        shutil.copytree(source, target, dirs_exist_ok=True)
-
-
-def _check_finite(values: Mapping[str, Any]) -> None:
+def check_finite(values: Mapping[str, Any]) -> None:
+    """Raises NotFiniteError for weights that are no numbers."""
     for name, value in values.items():
         if not np.isfinite(value).all():
             raise NotFiniteError(
@@ -182,5 +144,12 @@ def _check_finite(values: Mapping[str, Any]) -> None:
             )
 
 
-def _to_bf16(value: np.ndarray) -> torch.Tensor:
-    return torch.from_numpy(np.array(value)).to(torch.bfloat16)
+def convert(name: str, value: np.ndarray, precision: SavePrecision) -> torch.Tensor:
+    """Returns a weight in what it is written in; raises NotFiniteError for one that is too large for that."""
+    converted = torch.from_numpy(np.array(value)).to(PRECISIONS[precision])
+    if not torch.isfinite(converted).all():
+        raise NotFiniteError(
+            english(f"The trained weight {name} is too large for {precision}; nothing was written."),
+            advice=english("Run the same command again with --save_precision bf16."),
+        )
+    return converted

@@ -18,7 +18,7 @@ TAKEN = "taken"
 
 _SHARED = (
     "kind", "rank", "alpha", "targets", "convolutions", "trigger", "preserve", "resolution", "buckets", "frames",
-    "optimizer", "seed",
+    "optimizer", "seed", "non_ema_revision",
 )  # fmt: skip
 _CHANGED = (
     "caption_dropout", "shuffle_tags", "keep_tags", "center_crop", "random_flip", "prior_weight", "lr_warmup_steps",
@@ -34,7 +34,7 @@ NAMED_BY_OTHERS = {
 WITHOUT_EFFECT = {
     "output", "lora_format", "accumulate", "validate_every", "sample", "sample_every", "save_every_minutes", "keep",
     "max_minutes", "push_to_hub", "hub_model_id", "hub_token", "profile", "remat", "strict", "mesh", "no_cache",
-    "report_to",
+    "report_to", "save_precision",
 }  # fmt: skip
 
 
@@ -45,6 +45,7 @@ def list_facts(
     *,
     model: str,
     revision: str,
+    weights: str,
     expert: str,
     global_batch_size: int,
     data: str,
@@ -55,7 +56,8 @@ def list_facts(
 ) -> dict[str, Any]:
     """Lists the facts of a training of the component `expert`.
 
-    `data`, `prior` and `start_from` are hashes, `dtype` is what is computed in.
+    `weights` is a hash of a base that lies in files of one's own, "" for others, of which `revision` tells. `data`,
+    `prior` and `start_from` are hashes, `dtype` is what is computed in.
     """
     is_flow = learner.process == "flow"
     shared = {name: getattr(settings, name) for name in _SHARED}
@@ -73,6 +75,7 @@ def list_facts(
         "ema": settings.ema > 0,
         "model": model,
         "revision": revision,
+        "weights": weights,
         "expert": expert,
         "global_batch_size": global_batch_size,
         "data": data,

@@ -5,6 +5,7 @@ training, or of a person, stays: that is found before anything is learnt. Import
 Not here: what a result is (export.py), the studio's own trainings, which take free names (studio/worker).
 """
 
+import contextlib
 import hashlib
 import json
 import os
@@ -18,7 +19,7 @@ from pipelines.loras.files import SUFFIX, find_namesake
 from pipelines.messages import english
 
 RECORD = "installed.json"
-OF_TRAINING = ("state*", "samples", "prior", "tensorboard", "*.jsonl", "settings.json", RECORD)
+OF_TRAINING = ("state*", "samples", "prior", "tensorboard", "*.jsonl", "settings.json", RECORD, ".*.part*")
 """What lies in a training's folder and is no part of its result."""
 _END_BYTES = 1 << 16
 """Bytes that are compared at a file's beginning and end: weights that have learnt differ everywhere."""
@@ -56,7 +57,7 @@ def install(result: Path, output: Path, data_dir: Path, name: str) -> Path:
     part, old = (target.with_name(f".{target.name}.{kind}") for kind in ("part", "old"))
     shutil.rmtree(part, ignore_errors=True)
     try:
-        shutil.copytree(result, part, ignore=shutil.ignore_patterns(*OF_TRAINING))
+        shutil.copytree(result, part, ignore=shutil.ignore_patterns(*OF_TRAINING), copy_function=_take)
     except OSError as error:
         shutil.rmtree(part, ignore_errors=True)
         raise LumeshError(
@@ -70,6 +71,18 @@ def install(result: Path, output: Path, data_dir: Path, name: str) -> Path:
     part.rename(target)
     shutil.rmtree(old, ignore_errors=True)
     return target
+
+
+def _take(source: str, target: str) -> None:
+    """Copies a file; weights, which nothing here ever changes in their place, are there twice by one copy if they can.
+
+    A disk has room for a large model once more often than for two of them.
+    """
+    if source.endswith(SUFFIX):
+        with contextlib.suppress(OSError):  # on another disk, or one that knows no second names
+            os.link(source, target)
+            return
+    shutil.copyfile(source, target)
 
 
 def _find_other(target: Path, result: Path, output: Path) -> Path | None:

@@ -3,7 +3,7 @@
 A single-file checkpoint brings its VAE and text encoders along, or a model has a VAE of its own: the result of training
 all weights is a folder, in which these must lie as well. They are written as they are stored. What is quantised becomes
 bf16, in which accelerators compute with it.
-Not here: which weight of a file is which (runtime/weights/single_file.py), the denoiser (export.py).
+Not here: which weight of a file is which (runtime/weights/single_file.py), the rest of the folder (model_folder.py).
 """
 
 import json
@@ -14,7 +14,6 @@ from pathlib import Path
 import ml_dtypes
 import numpy as np
 import torch
-from huggingface_hub import save_torch_state_dict
 
 from pipelines.files.whole import write_whole
 from pipelines.models.model import Model
@@ -22,6 +21,7 @@ from pipelines.runtime.weights.components import read_json
 from pipelines.runtime.weights.stored import Destination, StoredTensor, WeightSource
 from pipelines.runtime.weights.views import JoinedTensor, ScaledTensor
 from pipelines.training.engine.denoiser import Origin
+from pipelines.training.results.model_folder import DENOISER_STEM, refuse, save_weights
 
 SCHEDULER = "scheduler"
 _PLAIN = {np.dtype(np.float32), np.dtype(np.float16), np.dtype(ml_dtypes.bfloat16)}
@@ -34,7 +34,14 @@ def list_own_parts(origin: Origin, learning: Collection[str]) -> tuple[str, ...]
 
 
 def write_own_parts(origin: Origin, folder: Path, learning: Collection[str]) -> None:
-    """Writes them into a folder, each with the settings that the base has."""
+    """Writes them into a folder, each with the settings that the base has; raises UnwrittenError."""
+    try:
+        _write(origin, folder, learning)
+    except OSError as error:
+        raise refuse(folder, error) from error
+
+
+def _write(origin: Origin, folder: Path, learning: Collection[str]) -> None:
     for name in list_own_parts(origin, learning):
         target = folder / name
         shutil.rmtree(target, ignore_errors=True)
@@ -46,13 +53,8 @@ def write_own_parts(origin: Origin, folder: Path, learning: Collection[str]) -> 
             _write_scheduler(origin.model, target / "scheduler_config.json")
             continue
         tensors = {key: read_tensor(source) for key, source in origin.files[name].weights.items()}
-        stem = "model" if name.startswith(("text_encoder", "image_encoder")) else "diffusion_pytorch_model"
-        save_torch_state_dict(
-            dict(sorted(tensors.items())),
-            target,
-            filename_pattern=stem + "{suffix}.safetensors",
-            max_shard_size="5GB",
-        )
+        stem = "model" if name.startswith(("text_encoder", "image_encoder")) else DENOISER_STEM
+        save_weights(tensors, target, stem)
 
 
 def read_tensor(source: WeightSource) -> torch.Tensor:

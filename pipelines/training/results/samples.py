@@ -13,7 +13,7 @@ from pipelines import registry
 from pipelines.files.outputs import save_outputs, suffix_of
 from pipelines.generate import generate
 from pipelines.loras.files import LoraFile, inspect_lora
-from pipelines.models.catalog import Catalog, Model
+from pipelines.models.catalog import Catalog, Model, open_model
 from pipelines.recipes.recipe import Lora, Recipe
 from pipelines.recipes.resolving import resolve
 from pipelines.runtime.devices import hosts
@@ -55,19 +55,11 @@ class Sampler:
         return self._draw(self._family, catalog, folder, lora.stem, loras=(Lora(ref=ref),))
 
     def make_of_model(self, model: Path, folder: Path, name: str) -> list[Path]:
-        """Makes all prompts' pictures with the model in a folder, which is loaded anew each time."""
-        own = replace(
-            self._model,
-            path=model,
-            repo="",
-            revision="",
-            variant="",
-            base=None,
-            file=None,
-            file_2=None,
-            vae=None,
-            scheduler_changes={},
-        )
+        """Makes all prompts' pictures with the model in a folder, which is loaded anew each time.
+
+        It has the settings with which the studio lists such a folder.
+        """
+        own = replace(open_model(model), id=self._model.id)
         family = load_beside(own, cache_dir=self._cache_dir, on_progress=self._on_progress)
         try:
             return self._draw(family, Catalog(models=(own,)), folder, name)

@@ -173,7 +173,7 @@ def _find(visit: Visit, model_id: str) -> Model:
 
 
 def _name_origin(model: Model) -> str:
-    if model.is_demo:
+    if model.is_demo and not model_manager.is_own(model):
         return "demo"
     return "file" if model.file else "folder" if model.path else "hub"
 

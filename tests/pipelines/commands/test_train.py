@@ -1,6 +1,7 @@
 """`train --check` finds what would fail later or do nothing before a weight is read; an error is JSON with --json."""
 
 import json
+import shutil
 from pathlib import Path
 
 import pytest
@@ -31,6 +32,10 @@ def check(data: Path, tmp_path: Path, *words: str) -> int:
         (("--lora", "--name", ""), "is no file's name"),
         (("--lora", "--name", "n" * 300), "is too long"),
         (("--lora", "--output", __file__), "cannot be a folder"),
+        (("--full", "--name", "SDXL base"), "would be the model sdxl-base"),
+        (("--full", "--name", "!!"), "has neither letters nor digits"),
+        (("--full", "--non-ema-revision", "main"), "is of a hub repository"),
+        (("--lora", "--non-ema-revision", "main"), "the weights that it is used with"),
         (("--lora", "--sample", ""), "a prompt is empty"),
         (("--lora", "--sample", "a" * 100_000), "cannot be made"),
         (("--lora", "--targets", "("), "is no regular expression"),
@@ -60,6 +65,21 @@ def test_what_would_fail_later_or_do_nothing_is_found_by_check(
 def test_check_leaves_no_folder(data: Path, tmp_path: Path) -> None:
     assert check(data, tmp_path, "--lora", "--output", str(tmp_path / "a" / "b")) == 0
     assert not (tmp_path / "a").exists()
+
+
+def test_a_folder_with_a_model_that_was_not_trained_there_is_no_output(
+    data: Path, tmp_path: Path, capsys: pytest.CaptureFixture[str]
+) -> None:
+    mine = shutil.copytree(PRESETS_DIR / "demo" / "demo-sdxl", tmp_path / "mine")
+    other = ["--full", "--output", str(mine)]
+    assert check(data, tmp_path, *other) == 2
+    assert "holds a model that no training here has made" in capsys.readouterr().err
+    assert check(data, tmp_path, str(mine), *other) == 2
+    assert "is the model that it learns from" in capsys.readouterr().err
+    settings = TrainingSettings(model="m", data=("d",), full=True).model_dump_json()
+    (mine / "settings.json").write_text(settings, "utf-8")
+    assert check(data, tmp_path, *other) == 0
+    assert check(data, tmp_path, str(mine), *other) == 2
 
 
 def test_a_trainings_folder_among_the_data_is_refused(

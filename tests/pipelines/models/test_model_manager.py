@@ -100,6 +100,14 @@ def test_removing_an_entry_leaves_the_rest_of_the_file_as_it_is(tmp_path: Path, 
     assert pony.exists(), "it lies elsewhere"
 
 
+_OPEN = f"""
+from pipelines.commands.train import find_model
+from pipelines.models.catalog import load_catalog
+model = find_model(load_catalog(), {REPO!r})
+"""
+"""What `train` does with a repository that no model of the catalogue comes from."""
+
+
 @pytest.mark.process
 def test_a_repository_is_added_at_the_commit_that_it_is_at(tmp_path: Path) -> None:
     configs = CONFIGS_DIR / "sdxl-base"
@@ -111,8 +119,11 @@ def test_a_repository_is_added_at_the_commit_that_it_is_at(tmp_path: Path) -> No
     home = tmp_path / "data"
 
     def run(*words: str) -> subprocess.CompletedProcess[str]:
+        return start("-m", "pipelines", "models", *words, "--data-dir", str(home))
+
+    def start(*words: str) -> subprocess.CompletedProcess[str]:
         return subprocess.run(
-            [sys.executable, "-m", "pipelines", "models", *words, "--data-dir", str(home)],
+            [sys.executable, *words],
             cwd=ROOT,
             env=make_environment(hub, tmp_path),
             capture_output=True,
@@ -121,6 +132,9 @@ def test_a_repository_is_added_at_the_commit_that_it_is_at(tmp_path: Path) -> No
         )
 
     with run_hub(files) as hub:
+        trained = start("-c", f"{_OPEN}print(model.repo, model.revision, model.variant, model.family, model.steps)")
+        assert trained.stdout.split() == [REPO, COMMIT, "fp16", "sdxl", "25"], trained.stderr
+        assert not home.exists()
         done = run("add", REPO, "--name", "mine")
         assert done.returncode == 0, done.stderr
         assert not any("safetensors" in name for name in hub.fetched())

@@ -53,6 +53,20 @@ def test_nested_folders_and_the_hubs_own_layout_are_models(tmp_path: Path) -> No
     assert all(isinstance(one, OwnModel) and not one.lacking for one in found)
 
 
+def test_a_name_in_another_script_is_an_id_and_one_without_letters_and_digits_is_told(tmp_path: Path) -> None:
+    for name in ("日本", "日本 XL", "Ünï", "!!"):
+        write_sdxl(tmp_path / name)
+    catalog = load_catalog(tmp_path)
+    assert {one.title: one.id for one in catalog.models if one.path and tmp_path in one.path.parents} == {
+        "日本": "日本",
+        "日本 XL": "xl",
+        "Ünï": "n",
+    }
+    assert [str(one.reason) for one in catalog.unusable if one.name == "!!"] == [
+        "Its name has neither letters nor digits."
+    ]
+
+
 @pytest.mark.parametrize("pipeline", ["StableDiffusionXLImg2ImgPipeline", "StableDiffusionXLInpaintPipeline"])
 def test_the_same_weights_under_another_pipelines_name_are_a_model(tmp_path: Path, pipeline: str) -> None:
     write_sdxl(tmp_path / "mine", pipeline=pipeline)

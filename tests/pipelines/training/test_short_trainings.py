@@ -1,6 +1,7 @@
 """Whole trainings of the quickest model: what is validated, what a state may be gone on with, when a stop is heard."""
 
 import json
+import shutil
 from collections.abc import Sequence
 from dataclasses import dataclass, field, replace
 from pathlib import Path
@@ -10,7 +11,7 @@ import numpy as np
 import pytest
 from PIL import Image
 from safetensors import safe_open
-from safetensors.numpy import load_file
+from safetensors.numpy import load_file, save_file
 
 from pipelines import registry
 from pipelines.errors import RecipeError
@@ -119,9 +120,12 @@ def test_a_folder_to_validate_with_is_read_by_the_same_columns(short: Short) -> 
 
 def test_all_weights_that_learn_another_prediction_are_written_with_a_scheduler_for_it(short: Short) -> None:
     asked = {"lora": False, "full": True, "rank": 16, "steps": 1, "prediction_type": "sample"}
+    left = short.folder / "models" / "full" / "state-sampled-xyz"
+    left.mkdir(parents=True)
     result = short.run("models/full", **asked, sample=(SAMPLE,), sample_every=1)
 
     (folder,) = result.files
+    assert not left.exists(), "a run that was killed left it"
     config = json.loads((folder / "scheduler" / "scheduler_config.json").read_text("utf-8"))
     assert config["prediction_type"] == "sample"
     (event,) = short.list("sample")
@@ -161,9 +165,25 @@ def draw(short: Short, catalog: Catalog, model: str, **asked: Any) -> np.ndarray
 )
 def test_what_changes_the_meaning_of_a_state_is_refused_by_name(short: Short, asked: dict[str, Any]) -> None:
     short.run("state", steps=1)
+    before = (short.folder / "state" / "settings.json").read_bytes()
     with pytest.raises(RecipeError, match="another output folder") as told:
         short.run("state", **asked)
     assert asked.keys() <= told.value.fields.keys()
+    assert (short.folder / "state" / "settings.json").read_bytes() == before, "nothing in its folder is changed"
+
+
+def test_another_base_under_the_same_name_does_not_go_on_with_a_state(short: Short, short_dir: Path) -> None:
+    models = shutil.copytree(short_dir / "models", short.folder / "models")
+    short.catalog = load_catalog(models, short_dir / "loras")
+    short.run("state", steps=1)
+    file = models / "tiny" / "unet" / "diffusion_pytorch_model.safetensors"
+    before = file.read_bytes()
+    save_file({name: value * np.float32(1.01) for name, value in load_file(file).items()}, file)
+    with pytest.raises(RecipeError, match="another output folder") as told:
+        short.run("state")
+    assert told.value.fields.keys() == {"weights"}
+    file.write_bytes(before)
+    assert short.run("state").steps == 2
 
 
 def test_what_may_change_is_said(short: Short) -> None:

@@ -21,6 +21,8 @@ def test_klein_learns_from_klein_base(size: str) -> None:
     start = klein.choose_start()
     assert (start.repo, start.revision) == (f"black-forest-labs/FLUX.2-klein-base-{size.upper()}", "main")
     assert start.id == klein.id
+    (whole,) = tell_start(klein, "full")
+    assert "the result is used as that model is" in str(whole)
     (note,) = tell_start(klein)
     assert start.repo in str(note)
 

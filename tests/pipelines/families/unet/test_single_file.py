@@ -21,7 +21,7 @@ from pipelines.runtime.weights.shard_load import load_weights
 from pipelines.runtime.weights.single_file import StoredComponent
 from pipelines.stages import ignore_progress
 from pipelines.training.engine.denoiser import Origin
-from pipelines.training.results.export import write_model
+from pipelines.training.results.model_folder import write_model
 from pipelines.training.results.own_parts import list_own_parts, read_tensor, write_own_parts
 from tests.pipelines.conftest import PROMPT
 from tests.pipelines.single_files import Tensors, scale_to_fp8, unscale, write_ldm
@@ -208,7 +208,8 @@ def test_all_of_a_file_as_a_folder_makes_its_picture(add: Any, draw: Any, home: 
         {name: read_tensor(one).float().numpy() for name, one in origin.files["unet"].weights.items()},
         base=origin.folder,
         component="unet",
-        precision=torch.bfloat16,
+        variant="",
+        precision="bf16",
         card="",
         written={name: folder / name for name in list_own_parts(origin, ["unet"])},
     )

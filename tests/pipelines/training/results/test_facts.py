@@ -19,8 +19,8 @@ from pipelines.training.settings import TrainingSettings
 def list_of(learner: Any = SDXL, scheduler: Mapping[str, Any] | None = None, **asked: Any) -> dict[str, Any]:
     settings = TrainingSettings.model_validate({"model": "m", "data": ("d",), "lora": True} | asked)
     return list_facts(
-        settings, learner, scheduler or {}, model="m", revision="", expert="unet", global_batch_size=8, data="hash",
-        prior="none", start_from=None, steps=100, dtype="float32",
+        settings, learner, scheduler or {}, model="m", revision="", weights="", expert="unet", global_batch_size=8,
+        data="hash", prior="none", start_from=None, steps=100, dtype="float32",
     )  # fmt: skip
 
 

@@ -39,6 +39,13 @@ def read(folder: Path) -> dict[str, bytes]:
     return {file.relative_to(folder).as_posix(): file.read_bytes() for file in folder.rglob("*") if file.is_file()}
 
 
+def test_a_models_weights_lie_on_the_disk_once(tmp_path: Path) -> None:
+    output = tmp_path / "training" / "corgi"
+    target = install(write_model(output), output, tmp_path / "data", "corgi")
+    assert (target / "unet" / "a.safetensors").samefile(output / "unet" / "a.safetensors")
+    assert not (target / "model_index.json").samefile(output / "model_index.json")
+
+
 @pytest.mark.parametrize("write", [write_lora, write_model])
 def test_a_result_is_installed_again_by_the_same_training_and_by_no_other(
     tmp_path: Path, write: Callable[..., Path]
@@ -69,15 +76,15 @@ def test_a_kill_while_a_model_is_copied_leaves_none_and_the_same_command_install
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     output = write_model(tmp_path / "out")
-    copy = shutil.copyfile
+    link = os.link
 
-    def die(source: Any, target: Any, **how: Any) -> Any:
+    def die(source: Any, target: Any) -> None:
         if os.fspath(source).endswith("b.safetensors"):
             raise KilledError
-        return copy(source, target, **how)
+        link(source, target)
 
     with monkeypatch.context() as patch, pytest.raises(KilledError):
-        patch.setattr(shutil, "copyfile", die)
+        patch.setattr(os, "link", die)
         install(output, output, tmp_path, "corgi")
     assert not (tmp_path / "models" / "corgi").exists()
 

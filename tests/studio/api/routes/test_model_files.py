@@ -1,5 +1,6 @@
 """Models' files over REST, with a hub of our own: downloads, gated ones, deleting, the default, the token."""
 
+import json
 import re
 import shutil
 import time
@@ -12,6 +13,7 @@ from fastapi.testclient import TestClient
 from huggingface_hub import constants
 
 from pipelines.models.catalog import Catalog, read_data_dir
+from pipelines.models.own_models import LIKE
 from pipelines.runtime.weights import hub_token
 from pipelines.runtime.weights.hub_files import POLL_S
 from studio.api.application import create_api
@@ -142,10 +144,16 @@ def test_what_is_no_token_is_refused(keeper: TestClient, settings: Settings, tok
     assert not settings.hub_token_file.exists()
 
 
+@pytest.mark.parametrize("is_trained", [False, True])
 def test_a_folder_is_deleted_where_it_is_the_studios(
-    keeper: TestClient, look: Callable[..., dict[str, Any]], settings: Settings, tmp_path: Path
+    keeper: TestClient, look: Callable[..., dict[str, Any]], settings: Settings, *, is_trained: bool
 ) -> None:
-    assert look("me-mine")["is_own"]
+    """One that a demo model was trained to, too: it is a demo by its settings, and did not come with Lumesh."""
+    if is_trained:
+        index = settings.models_dir / "me" / "mine" / "model_index.json"
+        index.write_text(json.dumps(json.loads(index.read_text("utf-8")) | {LIKE: "demo-sdxl"}), "utf-8")
+        wait_for("the folder to be read", lambda: look("me-mine")["licence"] == "Apache-2.0")
+    assert (look("me-mine")["is_own"], look("me-mine")["origin"]) == (True, "folder")
     size = sum(file.stat().st_size for file in (settings.models_dir / "me").rglob("*") if file.is_file())
     assert keeper.delete("/api/v1/models/me-mine").json()["bytes"] == size
     assert not (settings.models_dir / "me").exists()

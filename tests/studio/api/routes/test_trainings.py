@@ -110,6 +110,17 @@ def test_a_training_ends_in_a_lora_that_the_list_shows_and_samples_that_can_be_m
     assert again.status_code == 201, again.text
 
 
+def test_a_trainings_numbers_stay_what_they_were_when_its_model_is_gone(
+    client: TestClient, database: Database, ask: Ask
+) -> None:
+    job_id = ask(steps=None, strength="gentle")
+    before = look(client, job_id)["numbers"]
+    assert before == {"steps": 400, "rank": 8, "learning_rate": 1e-3}
+    with database.write() as tx:
+        tx.execute("UPDATE jobs SET recipe = json_set(recipe, '$.model', 'gone') WHERE id = ?", (job_id,))
+    assert look(client, job_id)["numbers"] == before
+
+
 def test_the_second_experts_curve_goes_on_where_the_firsts_ended_over_a_pause_too(
     client: TestClient, worker: Worker, ask: Ask
 ) -> None:
