@@ -36,6 +36,8 @@ HEARTBEAT_S = 10
 """A host that says nothing for so long counts as dead; killed, it was missed after 8 to 10 s."""
 START_S = 300
 """How long hosts wait for each other when they start."""
+PATIENT_S = 10.0
+"""How long they do so without saying it."""
 PORT = 8476
 """The coordinator's port on a pod's first host."""
 SLICE_MS = 1000  # of waiting, between which Ctrl+C is heard
@@ -74,6 +76,7 @@ class _Group:
     address: Address
     client: Any
     on_loss: Callable[[], str]
+    on_end: Callable[[str], None]
     entries: int = 0
     rounds: int = 0
     is_over: threading.Event = field(default_factory=threading.Event)
@@ -153,16 +156,19 @@ def ask_metadata(name: str) -> str | None:
 
 
 @contextlib.contextmanager
-def together(address: Address | None, *, on_loss: Callable[[], str]) -> Iterator[None]:
+def together(
+    address: Address | None, *, on_loss: Callable[[], str], on_end: Callable[[str], None] = lambda _line: None
+) -> Iterator[None]:
     """Joins the other hosts, and leaves when all are done; None is a single host, for which nothing happens.
 
-    Must be entered before JAX is started. When another host ends early, this process ends with `LOST` after a line that
-    ends in what `on_loss` says; when this one does, the others are told why. Raises HostsError.
+    Must be entered before JAX is started. When another host ends early, so does this process: with that host's exit
+    code if it said what somebody must mend, else with `LOST` after a line that ends in what `on_loss` says. `on_end` is
+    told that line. When this host ends, the others are told why. Raises HostsError.
     """
     if address is None:
         yield
         return
-    group = _here.group = _join(address, on_loss)
+    group = _here.group = _join(address, on_loss, on_end)
     try:
         yield
         wait("the end")
@@ -319,31 +325,57 @@ def note_launch(what: Any) -> None:
         launches.append(str(what))
 
 
-def _join(address: Address, on_loss: Callable[[], str]) -> _Group:
+def _join(address: Address, on_loss: Callable[[], str], on_end: Callable[[str], None]) -> _Group:
     if "jax" not in sys.modules:
         platform.prepare_backend()
     import jax
 
     where = f"{address.coordinator} (host {address.process} of {address.processes})"
     advice = "Run the same command on every host, each with its own --process"
-    _end_on_abort(lambda: f"not all hosts came to {where} within {START_S} s. {advice}")
+    _end_on_abort(lambda: f"not all hosts came to {where} within {START_S} s. {advice}", on_end)
     try:
-        jax.distributed.initialize(
-            address.coordinator,
-            address.processes,
-            address.process,
-            cluster_detection_method="deactivate",
-            initialization_timeout=START_S,
-            heartbeat_timeout_seconds=HEARTBEAT_S,
-        )
+        with _ending_by_ctrl_c(), _telling_that_it_waits(where):
+            jax.distributed.initialize(
+                address.coordinator,
+                address.processes,
+                address.process,
+                cluster_detection_method="deactivate",
+                initialization_timeout=START_S,
+                heartbeat_timeout_seconds=HEARTBEAT_S,
+            )
     except RuntimeError as error:
         raise HostsError(english(f"The hosts did not meet at {where}: {error}")) from error
     from jax._src import distributed  # its store of texts has no public name
 
-    group = _Group(address=address, client=distributed.global_state.client, on_loss=on_loss)
-    _end_on_abort(lambda: f"another host ended; {on_loss()}")
+    group = _Group(address=address, client=distributed.global_state.client, on_loss=on_loss, on_end=on_end)
+    _end_on_abort(lambda: f"another host ended; {on_loss()}", on_end)
     threading.Thread(target=_watch, args=(group,), name="watch-hosts", daemon=True).start()
     return group
+
+
+@contextlib.contextmanager
+def _ending_by_ctrl_c() -> Iterator[None]:
+    """Context in which Ctrl+C ends the process at once: JAX waits for the other hosts where Python hears nothing."""
+    if threading.current_thread() is not threading.main_thread():
+        yield
+        return
+    before = signal.signal(signal.SIGINT, signal.SIG_DFL)
+    try:
+        yield
+    finally:
+        signal.signal(signal.SIGINT, before or signal.default_int_handler)
+
+
+@contextlib.contextmanager
+def _telling_that_it_waits(where: str) -> Iterator[None]:
+    line = f"waiting at {where} for the other hosts, up to {START_S} s"
+    timer = threading.Timer(PATIENT_S, _tell, args=(line,))
+    timer.daemon = True
+    timer.start()
+    try:
+        yield
+    finally:
+        timer.cancel()
 
 
 def _read(group: _Group, key: str) -> str:
@@ -364,9 +396,10 @@ def _watch(group: _Group) -> None:
         except Exception:  # noqa: BLE001 - the first host is gone, which JAX notices too
             return
         if failed and not group.is_over.is_set():
-            key, why = failed[0]
-            _tell(f"host {key.rpartition('/')[2]} ended: {why} {group.on_loss()}")
-            _exit(LOST)
+            key, said = failed[0]
+            why, code = json.loads(said)
+            line = f"host {key.rpartition('/')[2]} ended: {why}"
+            _end(group, line if code != LOST else f"{line} {_capitalise(group.on_loss())}", code)
 
 
 def _fail(group: _Group, error: BaseException) -> None:
@@ -376,16 +409,13 @@ def _fail(group: _Group, error: BaseException) -> None:
     text = str(error).lower()
     if isinstance(error, jax.errors.JaxRuntimeError) and any(sign in text for sign in _SIGNS_OF_LOSS):
         time.sleep(2 * WATCH_S)  # for what the other one may have said of itself
-        _tell(f"another host ended; {group.on_loss()}")
-        _exit(LOST)
+        _end(group, f"another host ended; {group.on_loss()}", LOST)
     _here.has_failed = True
     group.is_over.set()
     is_told = isinstance(error, LumeshError | KeyboardInterrupt | OSError) or hasattr(error, "format_message")
-    why = " ".join(str(error).split()) if isinstance(error, LumeshError) else type(error).__name__
-    if isinstance(error, KeyboardInterrupt):
-        why = "it was told to"
+    why, code = _explain(error)
     with contextlib.suppress(Exception):
-        group.client.key_value_set(f"lumesh/failed/{group.address.process}", f"{why.rstrip('.')}.")
+        group.client.key_value_set(f"lumesh/failed/{group.address.process}", json.dumps([f"{why.rstrip('.')}.", code]))
         if is_leader():
             time.sleep(3 * WATCH_S)  # what it said is gone with it
     if not is_told:
@@ -393,14 +423,36 @@ def _fail(group: _Group, error: BaseException) -> None:
         _exit(1)
 
 
+def _explain(error: BaseException) -> tuple[str, int]:
+    """Returns why a host ends, for the others, and with which code they end.
+
+    It is `LOST` where the same command may go on as it is: another try would fail as this one did where somebody has
+    to correct or to mend something.
+    """
+    if isinstance(error, KeyboardInterrupt):
+        return "it was told to", LOST
+    if isinstance(error, LumeshError):
+        return " ".join(str(error).split()), 2 if isinstance(error, RecipeError) else 1
+    if isinstance(error, OSError) and error.strerror:
+        place = f": {error.filename}" if error.filename else ""
+        return f"{error.strerror}{place}", 1
+    return type(error).__name__, LOST
+
+
+def _capitalise(text: str) -> str:
+    return text[:1].upper() + text[1:]
+
+
 _handlers: list[Any] = []  # C keeps none of them
 
 
-def _end_on_abort(say_why: Callable[[], str]) -> None:
+def _end_on_abort(say_why: Callable[[], str], on_end: Callable[[str], None]) -> None:
     """Makes the abort by which JAX ends a process without its others an exit with `LOST` and a line that says why."""
 
     def end(_number: int) -> None:
-        _tell(say_why())
+        line = say_why()
+        _tell(line)
+        on_end(line)
         os._exit(LOST)
 
     kind = ctypes.CFUNCTYPE(None, ctypes.c_int)
@@ -408,6 +460,12 @@ def _end_on_abort(say_why: Callable[[], str]) -> None:
     library = ctypes.CDLL(None)
     library.signal.argtypes, library.signal.restype = (ctypes.c_int, kind), ctypes.c_void_p
     library.signal(signal.SIGABRT, _handlers[-1])
+
+
+def _end(group: _Group, line: str, code: int) -> NoReturn:
+    _tell(line)
+    group.on_end(line)
+    _exit(code)
 
 
 def _tell(line: str) -> None:
