@@ -131,6 +131,7 @@ def _train(
     from pipelines.training.engine.loop import Stop, stopping_on_signals
     from pipelines.training.place import Place
     from pipelines.training.run import train as run
+    from pipelines.training.together import compare_hosts
 
     checked = check_training(settings, model, registry.find_learner(model), name=name)
     output = settings.output or place.data_dir / "training" / checked.name
@@ -144,6 +145,7 @@ def _train(
     terminal = TrainingTerminal(checked, is_json=as_json, is_silent=not hosts.is_leader())
     terminal.tell_plan()
     if check:
+        compare_hosts(settings, checked)
         if hosts.is_leader():
             options.try_folder("output", output)
         return
@@ -170,7 +172,9 @@ def tell_how_to_go_on(output: Sequence[Path]) -> str:
     from pipelines.training.results.state import find_newest_of
 
     step = max((find_newest_of(folder) for folder in output), default=0)
-    return f"the same command goes on from step {step}." if step else "no state was saved; the same command begins anew."
+    return (
+        f"the same command goes on from step {step}." if step else "no state was saved; the same command begins anew."
+    )
 
 
 def print_error(line: str) -> None:

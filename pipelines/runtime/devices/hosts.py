@@ -270,16 +270,51 @@ def wait(topic: str) -> None:
 
 
 def compare(facts: Mapping[str, str]) -> None:
-    """Raises HostsError, on all hosts, if one of the facts differs between them."""
+    """Raises HostsError, on all hosts, if facts differ between them; it names each that does."""
     found = collect("facts", dict(facts))
-    for name in facts:
-        values = [one.get(name) for one in found]
-        if len(set(values)) > 1:
-            told = ", ".join(f"host {number} has {value}" for number, value in enumerate(values))
-            raise HostsError(
-                english(f"The hosts differ in {name}: {told}."),
-                advice=english("Make it the same on every host."),
+    differences: list[str] = []
+    for name in dict.fromkeys(name for one in found for name in one):
+        by_value: dict[str | None, list[str]] = {}
+        for number, one in enumerate(found):
+            by_value.setdefault(one.get(name), []).append(str(number))
+        if len(by_value) > 1:
+            told = ", ".join(
+                f"host {numbers[0]} has {value}" if len(numbers) == 1 else f"hosts {', '.join(numbers)} have {value}"
+                for value, numbers in by_value.items()
             )
+            differences.append(f"{name}: {told}")
+    if differences:
+        raise HostsError(
+            english(f"The hosts differ in {'; in '.join(differences)}."),
+            advice=english("Make it the same on every host."),
+        )
+
+
+def meet(key: str, *, off: str) -> None:
+    """Returns when all hosts have come to `key`; raises OSError once one of them has called `off` off.
+
+    Any thread may ask, and each key once: nothing of it is deleted.
+    """
+    group = _here.group
+    if group is None:
+        return
+    group.client.key_value_set(f"lumesh/meet/{key}/{group.address.process}", "here")
+    for one in range(group.address.processes):
+        while not _has(group, f"lumesh/meet/{key}/{one}"):
+            said = group.client.key_value_dir_get(f"lumesh/off/{off}/")
+            if said:
+                number, text = json.loads(said[0][1])
+                raise OSError(number, f"{text} (on host {said[0][0].rpartition('/')[2]})")
+
+
+def call_off(off: str, error: OSError) -> None:
+    """Ends all meetings of `off` that are not over, on all hosts, by this error."""
+    group = _here.group
+    if group is None:
+        return
+    with contextlib.suppress(Exception):  # it has called it off already
+        said = json.dumps([error.errno, error.strerror or str(error)])
+        group.client.key_value_set(f"lumesh/off/{off}/{group.address.process}", said)
 
 
 def place(value: Any, sharding: Any) -> Any:
@@ -380,12 +415,20 @@ def _telling_that_it_waits(where: str) -> Iterator[None]:
 
 def _read(group: _Group, key: str) -> str:
     """Returns a text that another host has written or will write."""
-    while True:
-        try:
-            return group.client.blocking_key_value_get(key, SLICE_MS)
-        except Exception as error:
-            if "DEADLINE_EXCEEDED" not in str(error):
-                raise
+    while not _has(group, key):
+        pass
+    return group.client.blocking_key_value_get(key, SLICE_MS)
+
+
+def _has(group: _Group, key: str) -> bool:
+    """Waits a while for a text of another host, and returns whether it is there."""
+    try:
+        group.client.blocking_key_value_get(key, SLICE_MS)
+    except Exception as error:
+        if "DEADLINE_EXCEEDED" not in str(error):
+            raise
+        return False
+    return True
 
 
 def _watch(group: _Group) -> None:
