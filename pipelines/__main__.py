@@ -6,7 +6,6 @@ outside the program (a gated model, a damaged file) end with exit code 1 and one
 
 import errno
 import functools
-import json
 import sys
 from typing import Any
 
@@ -90,7 +89,7 @@ def main(arguments: list[str] | None = None) -> int:
         line = " ".join(error.split())
         typer.echo(f"lumesh: {line}", err=True)
         if given[:1] == ["train"] and "--json" in given:
-            typer.echo(json.dumps({"event": "error", "error": line}))
+            train.print_error(line)
     return code
 
 

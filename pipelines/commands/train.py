@@ -5,6 +5,8 @@ Options are the fields of `TrainingSettings`, and those of diffusers' script for
 """
 
 import inspect
+import json
+import sys
 from collections.abc import Callable, Iterator, Sequence
 from pathlib import Path
 from typing import Annotated, Any
@@ -86,7 +88,12 @@ def train(
         found = found.choose_start(revision=settings.revision, variant=settings.variant)
     output: list[Path] = []
     address = hosts.find_address(coordinator, processes, process)
-    with hosts.together(address, on_loss=lambda: tell_how_to_go_on(output)), hosts.ending_on_sigterm():
+    joined = hosts.together(
+        address,
+        on_loss=lambda: tell_how_to_go_on(output),
+        on_end=print_error if as_json else lambda _line: None,
+    )
+    with joined, hosts.ending_on_sigterm():
         _train(
             settings, found, place, name=name, packs=place.list_packs(pack), check=check, allow_cpu=allow_cpu,
             as_json=as_json, tell=output.append,
@@ -129,6 +136,7 @@ def _train(
     from pipelines.training.place import Place
     from pipelines.training.results.card import write_card
     from pipelines.training.run import train as run
+    from pipelines.training.together import compare_hosts
 
     checked = check_training(settings, model, registry.find_learner(model), name=name)
     output = settings.output or place.data_dir / "training" / checked.name
@@ -144,6 +152,7 @@ def _train(
     terminal = TrainingTerminal(checked, is_json=as_json, is_silent=not hosts.is_leader())
     terminal.tell_plan()
     if check:
+        compare_hosts(settings, checked)
         if hosts.is_leader():
             options.try_folder("output", output)
         return
@@ -171,7 +180,15 @@ def tell_how_to_go_on(output: Sequence[Path]) -> str:
     from pipelines.training.results.state import find_newest_of
 
     step = max((find_newest_of(folder) for folder in output), default=0)
-    return f"the same command goes on from step {step}."
+    return (
+        f"the same command goes on from step {step}." if step else "no state was saved; the same command begins anew."
+    )
+
+
+def print_error(line: str) -> None:
+    """Prints the last line of `--json` where the training fails; the process may end right behind it."""
+    typer.echo(json.dumps({"event": "error", "error": line}))
+    sys.stdout.flush()
 
 
 def find_model(catalog: Catalog, text: str, *, revision: str | None = None) -> Model:

@@ -1,6 +1,7 @@
 """A training on the terminal: what it will do, a bar while it learns, and where the result is; or lines of JSON."""
 
 import json
+import sys
 from typing import Any
 
 import typer
@@ -59,17 +60,20 @@ class TrainingTerminal:
                 self._show_step(event)
             case "preparing" | "prior":
                 self._count(event)
+            case "validation":
+                loss = "no number" if event["validation_loss"] is None else f"{event['validation_loss']:.4f}"
+                _tell(f"lumesh: step {event['step']}: the loss of what is held back is {loss}")
             case "sample":
-                tqdm.write(f"lumesh: step {event['step']}: {event['file']}")
+                _tell(f"lumesh: step {event['step']}: {event['file']}")
             case "expert":
                 self._close_bar()
-                tqdm.write(f"lumesh: expert {event['number'] + 1} of {event['count']} learns ({event['component']})")
+                _tell(f"lumesh: expert {event['number'] + 1} of {event['count']} learns ({event['component']})")
             case "too_large":
-                tqdm.write(f"lumesh: {tell_refusal(event)}")
+                _tell(f"lumesh: {tell_refusal(event)}")
             case "note":
-                tqdm.write(f"lumesh: {event['text']}")
+                _tell(f"lumesh: {event['text']}")
             case "resumed":
-                tqdm.write(f"lumesh: going on after step {event['step']}")
+                _tell(f"lumesh: going on after step {event['step']}")
             case _:
                 pass
 
@@ -127,6 +131,11 @@ class TrainingTerminal:
         if self._bar is not None:
             self._bar.close()
             self._bar = None
+
+
+def _tell(line: str) -> None:
+    """Writes above the bar; standard output is for the result's place alone, which scripts read."""
+    tqdm.write(line, file=sys.stderr)
 
 
 def tell_refusal(event: dict[str, Any]) -> str:

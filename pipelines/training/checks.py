@@ -20,6 +20,7 @@ from pipelines.loras.files import LoraFile
 from pipelines.messages import Message, english, join, say, say_count
 from pipelines.models.catalog import Model, Shape, find_folder
 from pipelines.models.model import FULL
+from pipelines.runtime.devices import hosts
 from pipelines.runtime.devices.mesh import build_mesh
 from pipelines.runtime.weights.components import read_json
 from pipelines.training.data.batches import Schedule, hold_out
@@ -43,7 +44,10 @@ CROPS = 4
 
 @dataclass(frozen=True, kw_only=True)
 class Checked:
-    """A training that can begin: `notes` say what was guessed or left out of its data."""
+    """A training that can begin: `notes` say what was guessed or left out of its data.
+
+    A batch is shared out among so many `devices`, or groups of them that compute the same rows together.
+    """
 
     model: Model
     name: str
@@ -54,6 +58,7 @@ class Checked:
     start: LoraFile | None
     steps: int
     batch_size: int
+    devices: int
     notes: tuple[Message, ...]
 
     @property
@@ -93,6 +98,8 @@ class Checked:
             "steps": self.steps,
             "steps_per_epoch": self.schedule.steps_per_epoch,
             "batch_size": self.batch_size,
+            "hosts": hosts.count(),
+            "batch_size_per_device": self.batch_size // self.devices,
             "notes": [str(note) for note in self.notes],
         }
 
@@ -110,8 +117,20 @@ class Checked:
                 batch=self.batch_size,
                 epochs=f"{epochs:.1f}",
             ),
+            *self._tell_shares(),
             *self.notes,
         ]
+
+    def _tell_shares(self) -> list[Message]:
+        """Says how many pictures each host and each device has of a step, where there are several."""
+        shares = {"rows": self.batch_size // self.devices, "devices": self.devices}
+        if hosts.count() > 1 and not self.devices % hosts.count():
+            rows = self.batch_size // hosts.count()
+            return [
+                say("each of {hosts} hosts has {own} of them a step, and each of {devices} devices {rows}",
+                    hosts=hosts.count(), own=rows, **shares)
+            ]  # fmt: skip
+        return [say("each of {devices} devices has {rows} of them a step", **shares)] if self.devices > 1 else []
 
 
 def name_bucket(bucket: Bucket) -> str:
@@ -184,6 +203,7 @@ def check_training(settings: TrainingSettings, model: Model, learner: Learner, *
         start=lora,
         steps=choose_steps(settings, data.schedule.steps_per_epoch),
         batch_size=batch,
+        devices=devices,
         notes=(
             *found.notes,
             *notes,

@@ -215,17 +215,17 @@ class Learning:
     def borrow_model(self, state: TrainState) -> Iterator[Path]:
         """Gives a folder of the model as it is now, which is removed: what does not learn are links in it.
 
-        Of several hosts the first one writes it, and removes it when all have done with it.
+        Of several hosts the first one writes it, or each its own, and it is removed when all have done with it.
         """
         values = _fetch_best(state)
         self.place.output.mkdir(parents=True, exist_ok=True)
         with ExitStack() as stack:
             folder = ""
-            if hosts.is_leader():
+            if self.place.is_written_here:
                 folder = stack.enter_context(tempfile.TemporaryDirectory(dir=self.place.output, prefix=BORROWED))
                 self._write_model(values, Path(folder), steps=int(state.step), is_linked=True)
             name = hosts.agree("the folder of the model as it is now", Path(folder).name)
-            yield self.place.output / name
+            yield Path(folder) if folder else self.place.output / name
             hosts.wait("samples are made")
 
     def _name(self) -> str:

@@ -7,12 +7,19 @@ Every setting is in one of these groups. Not here: reading and writing states (s
 """
 
 from collections.abc import Mapping
+from pathlib import Path
 from typing import Any
 
 from pipelines.families.trainable import Learner
 from pipelines.messages import Message, say
 from pipelines.training.settings import TrainingSettings
 
+_FINGERPRINTS = {
+    "data": say("other pictures, captions or repeats"),
+    "prior": say("the same pictures, others of which are marked prior"),
+    "start_from": say("another LoRA to start from, or none"),
+    "weights": say("another base of the same name"),
+}
 TAKEN = "taken"
 """The fact that holds what may change, by the settings' names."""
 
@@ -100,6 +107,19 @@ def tell_changes(found: Mapping[str, Any], asked: Mapping[str, Any]) -> Message 
         if name in before and before[name] != value
     ]
     return say("Going on with other settings: {changes}", changes=", ".join(changes)) if changes else None
+
+
+def tell_difference(name: str, before: Any, value: Any, *, folder: Path) -> Message:
+    """Says that a state in a folder is of another training: with the value, or what its fingerprint stands for."""
+    if name in _FINGERPRINTS:
+        return say("{folder} holds a training of {what}; go on with those, or choose another output folder",
+                   folder=folder, what=_FINGERPRINTS[name])  # fmt: skip
+    return say(
+        "{folder} holds a training with {found} in place of {value}; go on with that, or choose another output folder",
+        folder=folder,
+        found=before,
+        value=value,
+    )
 
 
 def list_differences(found: Mapping[str, Any], asked: Mapping[str, Any]) -> dict[str, tuple[Any, Any]]:
