@@ -11,8 +11,9 @@ import jax
 import jax.numpy as jnp
 import pytest
 
-from pipelines.plan.compiler import Compiler, CompilerError, is_about_memory, read_versions, read_wanted_bytes
+from pipelines.plan.compiler import Compiler, CompilerError, is_about_memory, read_wanted_bytes
 from pipelines.plan.topologies import TOPOLOGIES
+from pipelines.plan.verdicts import read_versions
 from pipelines.runtime.programs.compiled import Program, lower
 
 NUMBERS = jax.ShapeDtypeStruct((8,), jnp.float32)
