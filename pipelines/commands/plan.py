@@ -20,7 +20,8 @@ Topology = Annotated[
     str,
     typer.Option(
         callback=options.read_topology,
-        help="v4-8, v5e-1/4/8, v5p-8, v6e-1/4/8, v7x-8, or cpu-1/8; `tpu` for all but CPU.",
+        help="v4-8, v5e-1/4/8, v5p-8, v6e-1/4/8, v7x-8, or cpu-1/8; `tpu` for all but CPU. With --train one of these, "
+        "or of several hosts: v5e-16, v6e-16/32, v5p-16/64.",
     ),
 ]
 Mode = Annotated[
@@ -54,7 +55,10 @@ Answers = Annotated[
 
 
 _NAMED = ("model", "topology", "shape", "mode", "mesh", "step_cache", "weights")
-_OF_TRAINING = ("lora", "full", "batch", "rank", "accumulate", "remat", "steps", "chip_price", "again")
+_OF_TRAINING = (
+    *("lora", "full", "batch", "rank", "accumulate", "remat", "optimizer", "ema", "preserve", "targets"),
+    *("convolutions", "expert", "config", "steps", "chip_price", "again"),
+)
 _OF_STAGES = (
     "mode",
     "guidance_scale",
@@ -92,8 +96,15 @@ def plan(
     full: Annotated[bool, plan_training.Full] = False,
     batch: Annotated[int | None, plan_training.Batch] = None,
     rank: Annotated[int | None, plan_training.Rank] = None,
-    accumulate: Annotated[int, plan_training.Accumulate] = 1,
-    remat: Annotated[str, plan_training.RematOption] = "auto",
+    accumulate: Annotated[int | None, plan_training.Accumulate] = None,
+    remat: Annotated[str | None, plan_training.RematOption] = None,
+    optimizer: Annotated[str | None, plan_training.OptimizerOption] = None,
+    ema: Annotated[float | None, plan_training.Ema] = None,
+    preserve: Annotated[float | None, plan_training.Preserve] = None,
+    targets: Annotated[str | None, plan_training.Targets] = None,
+    convolutions: Annotated[bool, plan_training.Convolutions] = False,
+    expert: Annotated[str | None, plan_training.ExpertOption] = None,
+    config: Annotated[Path | None, plan_training.Config] = None,
     steps: Annotated[int | None, plan_training.Steps] = None,
     chip_price: Annotated[float | None, plan_training.ChipPrice] = None,
     again: Annotated[bool, plan_training.Again] = False,
@@ -135,13 +146,18 @@ def plan(
     options.make_folder("data_dir", place.plan_cache_dir)
     alone = [name for name in _OF_STAGES if given(name)] if train else [name for name in _OF_TRAINING if given(name)]
     if alone:
-        raise RecipeError({alone[0]: english(f"goes {'without' if train else 'with'} --train")})
+        raise RecipeError(dict.fromkeys(alone, english(f"goes {'without' if train else 'with'} --train")))
     if train:
+        settings = {
+            "lora": lora or None, "full": full or None, "global_batch_size": batch, "rank": rank,
+            "accumulate": accumulate, "remat": remat, "optimizer": optimizer, "ema": ema, "preserve": preserve,
+            "targets": targets, "convolutions": convolutions or None, "expert": expert, "steps": steps,
+        }  # fmt: skip
         of_training = plan_training.Asked(
-            model=model, topology=topology, shape=shape, lora=lora, full=full, batch=batch, rank=rank,
-            accumulate=accumulate, remat=remat, steps=steps, chip_price=chip_price, again=again, answers=answers,
-            as_json=as_json,
+            model=model if given("model") or config is None else None, topology=topology, shape=shape, given=settings,
+            config=config, chip_price=chip_price, again=again, answers=answers, as_json=as_json,
         )  # fmt: skip
+        _check_page(context.params, given, answers)
         if matrix:
             plan_training.plan_page(of_training, place, models=[model] if given("model") else None, output=output)
         else:
@@ -180,8 +196,9 @@ def plan(
     prepare_compiler(cpu_devices=max(one.topology.devices for one in wanted))
     import jax
 
-    from pipelines.plan.answers import SHIPPED, add_lines, collect_verdicts, describe, read_lines
+    from pipelines.plan.answers import SHIPPED, add_lines, collect_verdicts, describe
     from pipelines.plan.compiler import CompilerError
+    from pipelines.plan.lines import read_lines
     from pipelines.plan.matrix import write_matrix
     from pipelines.plan.planner import make_plan, to_json
     from pipelines.plan.report import print_plan
@@ -235,6 +252,21 @@ def plan(
         if progress_json:  # for the studio, which shows it in the visitor's language
             typer.echo(json.dumps(add_codes({"error": failure.whole})), err=True)
         raise failure
+
+
+def _check_page(params: Mapping[str, Any], given: Callable[[str], bool], answers: Path | None) -> None:
+    """Refuses what the page of trainings would pass over; raises RecipeError."""
+    problems: dict[str, Message] = {}
+    if params["matrix"]:
+        others = (*_OF_TRAINING, "topology", "shape")
+        text = english("--matrix chooses trainings and machines itself; only --model chooses among them")
+        problems |= {name: text for name in others if given(name) and name not in ("again", "chip_price")}
+        if params["output"] is not None and answers is None:
+            problems["output"] = english("the page is made of what is in a file: say --answers")
+    elif params["output"] is not None:
+        problems["output"] = english("is of the page of all trainings: say --matrix")
+    if problems:
+        raise RecipeError(problems)
 
 
 def _name_command(params: Mapping[str, Any], given: Callable[[str], bool]) -> str:
