@@ -17,7 +17,7 @@ if TYPE_CHECKING:
     from pipelines.runtime.programs.aot_packs import Manifest
 
 Topology = Annotated[
-    str, typer.Option(callback=options.read_topology, help="v4-8, v5e-1/4/8, v5p-8, v6e-1/4/8, or cpu-1/8.")
+    str, typer.Option(callback=options.read_topology, help="v4-8, v5e-1/4/8, v5p-8, v6e-1/4/8, v7x-8, or cpu-1/8.")
 ]
 Shapes = Annotated[
     list[str] | None,

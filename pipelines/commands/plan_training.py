@@ -6,33 +6,35 @@ answered without jax.
 
 import hashlib
 import math
-from collections.abc import Callable, Mapping, Sequence
-from dataclasses import dataclass, replace
+from collections.abc import Mapping, Sequence
+from dataclasses import dataclass
 from pathlib import Path
-from typing import Any, TypeVar
+from typing import Any
 
 import typer
 from rich.console import Console
 
 from pipelines.commands import options
+from pipelines.commands.problems import Problems
 from pipelines.commands.progress import TerminalProgress
-from pipelines.errors import LumeshError, ModelError, RecipeError
+from pipelines.commands.train import find_model
+from pipelines.errors import LumeshError, RecipeError
 from pipelines.messages import Message, english, join
-from pipelines.models.catalog import Catalog, Model, Shape, load_catalog
+from pipelines.models.catalog import Model, Shape, load_catalog
 from pipelines.models.fingerprints import fingerprint_learning, fingerprint_training_plans
 from pipelines.plan import training, training_report
 from pipelines.plan.topologies import Topology, find_topology
 from pipelines.runtime.devices.platform import list_flags, prepare_compiler
 from pipelines.stages import Progress
 from pipelines.training.settings import DEFAULT_STEPS, TrainingSettings, read_settings
-from pipelines.training.sizes import find_size_problem, parse_size
+from pipelines.training.sizes import choose_size, find_size_problem, parse_size
 
 PLANNED = ("optimizer", "ema", "preserve", "targets", "convolutions", "expert", "mixed_precision")
 """Settings beside rank, batch, parts and remat that change memory or time of a step; others change only what is learnt.
 """
+FLAGS_OF_OTHERS = frozenset(PLANNED) - {"mixed_precision"}
+"""Those of them that are options of `plan --train`; the other one is for its --config."""
 MOST_STEPS = 10_000_000
-
-Found = TypeVar("Found")
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -124,28 +126,30 @@ def _find_price(asked: Asked, machine: Topology) -> float | None:
 
 def _check(asked: Asked, place: options.DataDirectory) -> _Checked:
     """Returns what is to be planned; raises RecipeError with a message for everything that is wrong."""
-    problems: dict[str, Message] = {}
-
-    def attempt(find: Callable[[], Found]) -> Found | None:
-        try:
-            return find()
-        except RecipeError as error:
-            problems.update(error.fields)
-            return None
-
-    machine = attempt(lambda: find_topology(asked.topology, trains=True))
-    settings = attempt(lambda: _read_settings(asked))
+    problems = Problems()
+    machine = problems.attempt(lambda: find_topology(asked.topology, trains=True))
+    settings = problems.attempt(lambda: _read_settings(asked))
     text = settings.model if settings is not None else asked.model
-    model = attempt(lambda: _find_model(place.catalog, text)) if text is not None else None
+    model = problems.attempt(lambda: find_model(place.catalog, text)) if text is not None else None
     shape = _find_shape(asked, settings, model, machine, problems) if model is not None else None
     batch_size = None
     if settings is not None and machine is not None:
         batch_size = _choose_batch(settings, machine, problems)
     if asked.chip_price is not None and not math.isfinite(asked.chip_price):
-        problems["chip_price"] = english(f"{asked.chip_price} is no price")
-    if problems or settings is None or machine is None or model is None or shape is None or batch_size is None:
-        raise RecipeError(problems)
-    question = training.TrainingQuestion(
+        problems.add("chip_price", english(f"{asked.chip_price} is no price"))
+    problems.tell()
+    assert settings is not None and machine is not None and model is not None and shape is not None
+    assert batch_size is not None
+    question = make_question(settings, model, machine, shape=shape, batch_size=batch_size)
+    return _Checked(question=question, settings=settings, model=model, machine=machine)
+
+
+def make_question(
+    settings: TrainingSettings, model: Model, machine: Topology, *, shape: Shape, batch_size: int
+) -> training.TrainingQuestion:
+    """Returns the question about a training with these settings; what its steps do not depend on is left out."""
+    fields = TrainingSettings.model_fields
+    return training.TrainingQuestion(
         model=model.id,
         kind=settings.kind,
         topology=machine.name,
@@ -154,15 +158,20 @@ def _check(asked: Asked, place: options.DataDirectory) -> _Checked:
         rank=settings.rank if settings.lora else 0,
         accumulate=settings.accumulate,
         remat=settings.remat,
-        others=list_others(settings),
+        others={name: value for name in PLANNED if (value := getattr(settings, name)) != fields[name].default},
     )
-    return _Checked(question=question, settings=settings, model=model, machine=machine)
 
 
-def list_others(settings: TrainingSettings) -> dict[str, Any]:
-    """Lists what is not the default of the settings that only a question's `others` have."""
-    fields = TrainingSettings.model_fields
-    return {name: value for name in PLANNED if (value := getattr(settings, name)) != fields[name].default}
+def find_kept(
+    question: training.TrainingQuestion, model: Model, place: options.DataDirectory
+) -> training.TrainingAnswer | None:
+    """Returns an answer that was compiled here, or else the one that ships; None for what was not asked yet."""
+    own = _find_own(_name_own_file(place), question, made_of=_fingerprint(model))
+    return own or find_shipped(question, model)
+
+
+def _name_own_file(place: options.DataDirectory) -> Path:
+    return place.plan_cache_dir / "training.jsonl"
 
 
 def _read_settings(asked: Asked) -> TrainingSettings:
@@ -173,21 +182,13 @@ def _read_settings(asked: Asked) -> TrainingSettings:
     if asked.config is None:
         given["lora"] = asked.given.get("lora") or not asked.given.get("full")
     settings = read_settings(given, asked.config, needs_data=False)
-    problems: dict[str, Message] = {}
+    problems = Problems()
     if settings.epochs is not None:
-        problems["epochs"] = english("there are no pictures here to count; say --steps")
+        problems.add("epochs", english("there are no pictures here to count; say --steps"))
     if settings.mesh is not None:
-        problems["mesh"] = english("a plan is for all devices of the topology, each with pictures of its own")
-    if problems:
-        raise RecipeError(problems)
+        problems.add("mesh", english("a plan is for all devices of the topology, each with pictures of its own"))
+    problems.tell()
     return settings
-
-
-def _find_model(catalog: Catalog, model_id: str) -> Model:
-    try:
-        return catalog.get(model_id)
-    except ModelError as error:
-        raise RecipeError({"model": error.whole}) from error
 
 
 def _find_shape(
@@ -195,19 +196,16 @@ def _find_shape(
     settings: TrainingSettings | None,
     model: Model,
     machine: Topology | None,
-    problems: dict[str, Message],
+    problems: Problems,
 ) -> Shape | None:
     """Returns the size to plan for: as asked, or of the settings' resolution and frames, or the model's default."""
     shape, name = model.default_shape, "shape"
-    if settings is not None and settings.resolution is not None:
-        shape, name = replace(shape, width=settings.resolution, height=settings.resolution), "resolution"
-    if settings is not None and settings.frames is not None:
-        shape = replace(shape, frames=settings.frames)
+    if settings is not None:
+        shape, name = choose_size(settings, model), "resolution"
     if asked.shape is not None:
-        try:
-            shape, name = parse_size(asked.shape, model), "shape"
-        except RecipeError as error:
-            problems.update(error.fields)
+        text, name = asked.shape, "shape"
+        shape = problems.attempt(lambda: parse_size(text, model))
+        if shape is None:
             return None
     if shape in model.shapes:
         return shape
@@ -216,12 +214,12 @@ def _find_shape(
     from pipelines.registry import find_learner
 
     if problem := find_size_problem(shape, model, multiple=find_learner(model).size_multiple):
-        problems[name] = problem
+        problems.add(name, problem)
         return None
     return shape
 
 
-def _choose_batch(settings: TrainingSettings, machine: Topology, problems: dict[str, Message]) -> int:
+def _choose_batch(settings: TrainingSettings, machine: Topology, problems: Problems) -> int:
     unit = machine.devices * settings.accumulate
     if settings.global_batch_size is None:
         return unit
@@ -231,7 +229,7 @@ def _choose_batch(settings: TrainingSettings, machine: Topology, problems: dict[
         near = f"{below} or {above}" if below else str(above)
         devices = f"{machine.devices} {'device' if machine.devices == 1 else 'devices'} of {machine.name}"
         parts = f" times {settings.accumulate} parts" if settings.accumulate > 1 else ""
-        problems["batch"] = english(f"{batch_size} is no multiple of {devices}{parts}; take {near}")
+        problems.add("batch", english(f"{batch_size} is no multiple of {devices}{parts}; take {near}"))
     return batch_size
 
 
@@ -239,7 +237,6 @@ def _answer(
     question: training.TrainingQuestion, model: Model, asked: Asked, place: options.DataDirectory
 ) -> training.TrainingAnswer:
     """Returns the kept answer, or compiles and keeps it."""
-    own_file = place.plan_cache_dir / "training.jsonl"
     made_of = "" if asked.answers is not None else _fingerprint(model)
     if asked.answers is not None:
         try:
@@ -248,11 +245,11 @@ def _answer(
             text = f"{asked.answers} holds something else than answers of this command"
             raise RecipeError({"answers": english(text)}) from error
     else:
-        kept = _find_own(own_file, question, made_of=made_of) or find_shipped(question, model)
+        kept = find_kept(question, model, place)
     if kept is not None and not asked.again:
         return kept
     answer = _compile(question, model, place, made_of=made_of, is_silent=asked.as_json, is_anew=asked.again)
-    training.keep(asked.answers or own_file, answer)
+    training.keep(asked.answers or _name_own_file(place), answer)
     return answer
 
 

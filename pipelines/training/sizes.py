@@ -3,9 +3,12 @@
 Not here: sizes of pictures that are there (data/cuts.py).
 """
 
+from dataclasses import replace
+
 from pipelines.errors import RecipeError
 from pipelines.messages import Message, english
 from pipelines.models.model import Model, Shape
+from pipelines.training.settings import TrainingSettings
 
 SMALLEST, LARGEST = 64, 4096
 """Sides in pixels, as of `--resolution`."""
@@ -17,6 +20,14 @@ def parse_size(text: str, model: Model) -> Shape:
         return Shape.parse(text)
     except ValueError as error:
         raise RecipeError({"shape": english(f"{text} is no size, such as {model.default_shape}")}) from error
+
+
+def choose_size(settings: TrainingSettings, model: Model) -> Shape:
+    """Returns the size of the settings' resolution and frames, where they are asked for, or the model's default."""
+    shape = model.default_shape
+    if settings.resolution is not None:
+        shape = replace(shape, width=settings.resolution, height=settings.resolution)
+    return shape if settings.frames is None else replace(shape, frames=settings.frames)
 
 
 def find_size_problem(shape: Shape, model: Model, *, multiple: int) -> Message | None:
