@@ -13,7 +13,7 @@ from dataclasses import dataclass, field
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
-from pipelines.messages import say
+from pipelines.messages import english
 from pipelines.plan.estimate import Estimate
 from pipelines.plan.lines import read_estimate, read_lines, write_estimate, write_lines
 from pipelines.plan.topologies import Topology
@@ -143,7 +143,7 @@ def ask(
         )
 
     if topology.chip is not None and step.weights_bytes > USABLE * topology.chip.hbm_bytes:
-        refusal = say("Weights and optimizer alone are more than a chip holds.")
+        refusal = english("Weights and optimizer alone are more than a chip holds.")
         too_large = Answer(
             compile_s=0.0, arguments_bytes=0, temp_bytes=step.weights_bytes, code_bytes=0, refusal=refusal
         )
