@@ -11,7 +11,7 @@ from typing import Annotated, Any
 import typer
 
 from pipelines.commands import options, train
-from pipelines.commands.compile import check_output, tell_pack
+from pipelines.commands.compile import check_output, tell_pack, tell_replaced
 from pipelines.commands.problems import Problems
 from pipelines.commands.progress import TerminalProgress
 from pipelines.messages import english
@@ -60,9 +60,7 @@ def compile_training(
     start = found.choose_start(revision=settings.revision, variant=settings.variant)
     file = output or place.packs_dir / f"train-{found.id}-{settings.kind}-{topology}.pack"
     check_output(file)
-    if file.exists():
-        text = f"{file.name} will take the place of the pack that is there; --output names another"
-        typer.echo(f"lumesh: {text}", err=True)
+    tell_replaced(file)
     from pipelines.runtime.devices.platform import prepare_compiler
 
     prepare_compiler(cpu_devices=machine.devices)  # before jax is imported

@@ -10,6 +10,7 @@ import typer
 from rich.console import Console
 
 from pipelines.commands import asked, options, plan_training
+from pipelines.commands.problems import Problems
 from pipelines.commands.progress import LineProgress, TerminalProgress
 from pipelines.errors import ModelError, RecipeError
 from pipelines.messages import NOTHING, Message, add_codes, english, join, say
@@ -172,24 +173,28 @@ def plan(
             raise RecipeError({"matrix": english("chooses models, shapes, topologies and modes itself")})
         wanted = [*list_matrix(load_catalog().models)]
     else:
-        found = [one for one in TOPOLOGIES.values() if one.chip] if topology == "tpu" else [find_topology(topology)]
-        models = place.catalog.models if all_models else (_find_model(place, model),)
+        problems = Problems()
+        found = [one for one in TOPOLOGIES.values() if one.chip]
+        if topology != "tpu":
+            found = problems.attempt(lambda: [find_topology(topology)])
+        models = place.catalog.models if all_models else problems.attempt(lambda: (_find_model(place, model),))
         if shape is not None and (all_models or all_shapes):
-            raise RecipeError(
-                {"shape": english("--all takes every model in its default shape, --all-shapes every shape")}
-            )
+            problems.add("shape", english("--all takes every model in its default shape, --all-shapes every shape"))
+        elif models is not None:
+            problems.attempt(lambda: [_find_shape(one, shape) for one in models])
         if guidance_scale is not None:
             if answers is not None:
-                raise RecipeError({"guidance_scale": english("goes without --answers, which hold the models' own")})
-            models = [replace(one, guidance_scale=guidance_scale) for one in models]
-        models = [asked.choose_weights(one, weights) for one in models]
+                problems.add("guidance_scale", english("goes without --answers, which hold the models' own"))
+            models = models and [replace(one, guidance_scale=guidance_scale) for one in models]
+        models = problems.attempt(lambda: [asked.choose_weights(one, weights) for one in models or ()])
         if mode not in MODES:
-            raise RecipeError({"mode": english(f"{mode!r} is not known; allowed: {', '.join(MODES)}")})
+            problems.add("mode", english(f"{mode!r} is not known; allowed: {', '.join(MODES)}"))
+        problems.tell()
         wanted = [
             Question(model=one, shape=size, topology=machine, mode=mode)
-            for one in models
+            for one in models or ()
             for size in (one.shapes if all_shapes else [_find_shape(one, shape)])
-            for machine in found
+            for machine in found or ()
         ]
     from pipelines.runtime.devices.platform import prepare_compiler
 

@@ -155,6 +155,13 @@ def test_wrong_values_end_with_2_and_one_line(plan: Callable[[str], Any], line: 
     assert words in err
 
 
+def test_everything_that_is_wrong_is_told_at_once(plan: Callable[[str], Any]) -> None:
+    code, _, err = plan("--model tiny --topology v9 --mode fast --shape 1x1")
+    assert code == 2
+    for words in ("topology: there is no 'v9'", "mode: 'fast' is not known", "shape: 1x1 is not a shape of tiny"):
+        assert words in err
+
+
 def test_weights_in_int8_take_less_than_in_full_and_are_named_in_every_form(
     plan: Callable[[str], Any], tmp_path: Path
 ) -> None:
