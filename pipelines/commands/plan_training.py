@@ -249,7 +249,13 @@ def _answer(
     if kept is not None and not asked.again:
         return kept
     answer = _compile(question, model, place, made_of=made_of, is_silent=asked.as_json, is_anew=asked.again)
-    training.keep(asked.answers or _name_own_file(place), answer)
+    if asked.answers is not None:
+        training.keep(asked.answers, answer)
+        return answer
+    try:
+        training.keep(_name_own_file(place), answer)
+    except OSError as error:  # what took minutes is told all the same
+        typer.echo(f"lumesh: the answer cannot be kept, and would be compiled again: {error}", err=True)
     return answer
 
 

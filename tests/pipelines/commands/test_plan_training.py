@@ -1,6 +1,7 @@
 """`plan --train`: answers once compiled are kept, shown only for what they were made of, and errors come at once."""
 
 import json
+import os
 import shlex
 from collections.abc import Callable, Iterator
 from dataclasses import replace
@@ -66,6 +67,12 @@ def test_an_answer_is_kept_and_shown_only_for_what_it_was_made_of(
     monkeypatch.setenv("LIBTPU_INIT_ARGS", "--xla_tpu_scoped_vmem_limit_kib=1024")
     assert not read(plan(f"{ASKED} --json"))["is_kept"]
     monkeypatch.delenv("LIBTPU_INIT_ARGS")
+
+    file.unlink()
+    file.with_name(f"{file.name}.{os.getpid()}.partial").mkdir()  # nothing can be written there
+    code, _, err = plan(ASKED)
+    assert code == 0 and "the answer cannot be kept" in err
+    file.with_name(f"{file.name}.{os.getpid()}.partial").rmdir()
 
     file.write_text(whole[:-100], "utf-8")
     code, out, err = plan(ASKED)

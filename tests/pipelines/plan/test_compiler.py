@@ -34,6 +34,7 @@ def test_the_same_program_is_compiled_once(tmp_path: Path) -> None:
     assert count_compiles(Compiler(TOPOLOGIES["cpu-8"], cache_dir=tmp_path), make_program(), make_program()) == 1
     again = Compiler(TOPOLOGIES["cpu-8"], cache_dir=tmp_path)
     assert count_compiles(again, make_program()) == 0
+    assert count_compiles(Compiler(TOPOLOGIES["cpu-8"], cache_dir=tmp_path, is_anew=True), make_program()) == 1
     verdict = again.ask(make_program())
     assert verdict.answer.arguments_bytes == 32
     assert "ENTRY" in verdict.text
