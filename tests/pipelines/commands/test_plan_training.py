@@ -3,6 +3,8 @@
 import json
 import os
 import shlex
+import subprocess
+import sys
 from collections.abc import Callable, Iterator
 from dataclasses import replace
 from pathlib import Path
@@ -17,6 +19,7 @@ from pipelines.models.catalog import load_catalog
 from pipelines.plan.training_matrix import list_trainings
 from pipelines.training.planning import count_rounds
 from pipelines.training.settings import TrainingSettings
+from tests.places import ROOT
 
 ASKED = "--train --model tiny --topology cpu-1 --rank 3"
 
@@ -78,6 +81,15 @@ def test_an_answer_is_kept_and_shown_only_for_what_it_was_made_of(
     code, out, err = plan(ASKED)
     assert code == 0 and "is damaged, and is begun anew" in err
     assert "the CPU compiler estimates no time" in out
+
+
+def test_what_is_known_is_answered_without_jax(tmp_path: Path) -> None:
+    words = ["plan", "--train", "--model", "flux2-klein-4b", "--batch", "8", "--json", "--data-dir", str(tmp_path)]
+    code = f"import sys; from pipelines.__main__ import main; sys.exit(main({words!r}) or 9 * ('jax' in sys.modules))"
+    done = subprocess.run([sys.executable, "-c", code], cwd=ROOT, capture_output=True, text=True, check=False)
+    assert done.returncode == 0, done.stderr
+    said = json.loads(done.stdout)
+    assert said["is_kept"] and said["source"] == "Estimated by the TPU compiler"
 
 
 def test_what_ships_is_shown_only_for_the_model_that_ships(monkeypatch: pytest.MonkeyPatch) -> None:
