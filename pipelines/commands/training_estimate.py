@@ -17,10 +17,14 @@ from pipelines.training.settings import TrainingSettings
 
 @dataclass(frozen=True, kw_only=True)
 class TrainingEstimate:
-    """What is known before: `answer` is None where nothing is; `command` asks the TPU compiler."""
+    """What is known before: `answer` is None where nothing is; `command` asks the TPU compiler.
+
+    `machine` is this one, or where that is no TPU which is known, the one to plan for (not `is_here`).
+    """
 
     answer: training.TrainingAnswer | None
     machine: Topology
+    is_here: bool
     steps: int
     sizes: int
     command: str
@@ -35,9 +39,10 @@ class TrainingEstimate:
 
     def tell(self) -> list[str]:
         """Returns it in sentences."""
+        if not self.is_here:
+            return [f"What it would take on a TPU is estimated by its compiler, without one: {self.command}"]
         if self.answer is None:
-            where = "" if self.machine.chip is None else f" on {self.machine.name}"
-            return [f"What it takes{where} is not known yet; the TPU compiler estimates it: {self.command}"]
+            return [f"What it takes on {self.machine.name} was not planned yet; this does: {self.command}"]
         price = self.machine.chip.hourly_price if self.machine.chip else None
         lines = training_report.describe(self.answer, self.machine, steps=self.steps, chip_price=price)
         if self.sizes > 1:
@@ -59,6 +64,7 @@ def estimate(
     return TrainingEstimate(
         answer=plan_training.find_kept(question, checked.model, place) if is_planned else None,
         machine=machine,
+        is_here=here is not None,
         steps=checked.steps,
         sizes=len(checked.buckets),
         command=shlex.join(_write_command(question, settings, machine, steps=checked.steps)),
