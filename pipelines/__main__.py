@@ -125,7 +125,9 @@ def _run(arguments: list[str]) -> tuple[int, str | None]:
 def translate_old_flags(words: list[str]) -> list[str]:
     """Returns the command line with the flags of older scripts replaced (old_flags.py), and says what changed."""
     if words and words[0] == "compile" and "--train" in words:
-        return [COMPILE_TRAINING, *(word for word in words[1:] if word != "--train")]
+        # `--model`, as of `compile` and `plan`, names the model, which is an argument here.
+        rest = (word.removeprefix("--model=") for word in words[1:] if word not in ("--train", "--model"))
+        return [COMPILE_TRAINING, *rest]
     if words and words[0] == "train":
         find_pod = functools.partial(hosts.find_address, None, None, None)
         count = functools.partial(old_training_flags.count_hosts, words[1:], find_pod)

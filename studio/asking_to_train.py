@@ -26,6 +26,7 @@ from studio.jobs.queue import Wanted
 from studio.jobs.training import STRENGTHS, AskedTraining, Numbers, count_rounds, find_numbers
 from studio.jobs.workers import WorkerRow, read_worker
 from studio.library.loras import LoraError, clean_name
+from studio.services import planned_trainings
 from studio.visit import Visit
 
 SEEDS = 2**31  # the engine's, whose samples have the same seed
@@ -138,7 +139,16 @@ def _describe_strength(numbers: Numbers, model: Model, worker: WorkerRow, histor
         measured = lessons.make_measure(model.id)
         is_about = seconds is not None and not history.is_measured(measured, programs)
         step_s = history.step_s(measured, programs)
-        return {**lessons.describe_cost(seconds, worker), "step_s": step_s, "is_about": is_about}
+        planned = planned_trainings.find_step(model, worker.devices, hosts=worker.hosts) if seconds is None else None
+        if planned is not None:
+            step_s = planned.step_s * lessons.count_shown(programs)
+            seconds, is_about = steps * step_s, programs == TWINS or numbers.rank != planned.rank
+        return {
+            **lessons.describe_cost(seconds, worker),
+            "step_s": step_s,
+            "is_about": is_about,
+            "is_planned": planned is not None,
+        }
 
     return {**vars(numbers), **describe(TWINS), "alone": describe(ALONE)}
 

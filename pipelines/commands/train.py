@@ -9,7 +9,7 @@ import json
 import sys
 from collections.abc import Callable, Iterator, Sequence
 from pathlib import Path
-from typing import Annotated, Any
+from typing import TYPE_CHECKING, Annotated, Any
 
 import typer
 from pydantic.fields import FieldInfo
@@ -26,6 +26,10 @@ from pipelines.runtime.devices import hosts
 from pipelines.training.results.installing import check_targets, install
 from pipelines.training.settings import FLAGS, TrainingSettings, read_name, read_settings
 from pipelines.training.start import take_rank
+
+if TYPE_CHECKING:
+    from pipelines.commands.training_estimate import TrainingEstimate
+    from pipelines.training.checks import Checked
 
 DEMO_RATE = 2e-3
 """The demo models are some hundred times smaller than the others, and learn at a rate some twenty times as high."""
@@ -150,12 +154,13 @@ def _train(
         check_targets(list_results(settings, model, output, checked.name), output, place.data_dir, checked.name)
     tell(output)
     terminal = TrainingTerminal(checked, is_json=as_json, is_silent=not hosts.is_leader())
-    terminal.tell_plan()
     if check:
         compare_hosts(settings, checked)
+        terminal.tell_plan(_estimate(settings, checked, place))
         if hosts.is_leader():
             options.try_folder("output", output)
         return
+    terminal.tell_plan()
     options.make_folder("output", output)
     stop = Stop()
     cache = place.data_dir / "cache" / "training"
@@ -173,6 +178,15 @@ def _train(
     terminal.tell_result(result, files, stop, model_id=make_id(checked.name) if is_listed else "")
     if files and hub is not None and repo is not None:
         push(files, repo, write_card(settings, checked, steps=result.steps), hub)
+
+
+def _estimate(settings: TrainingSettings, checked: "Checked", place: options.DataDirectory) -> "TrainingEstimate":
+    import jax
+
+    from pipelines.commands.training_estimate import estimate
+    from pipelines.runtime.devices.platform import find_kind
+
+    return estimate(settings, checked, place, kind=find_kind(), devices=jax.device_count())
 
 
 def tell_how_to_go_on(output: Sequence[Path]) -> str:
@@ -262,7 +276,9 @@ def build_command() -> Any:
         "config": Annotated[
             Path | None, typer.Option(help="A .toml file of settings, named as these options, which count before it.")
         ],
-        "check": Annotated[bool, typer.Option("--check", help="Read and count everything, and train nothing.")],
+        "check": Annotated[
+            bool, typer.Option("--check", help="Read and count everything, say what it takes, train nothing.")
+        ],
         "name": Annotated[str | None, typer.Option(help="Of the result.", show_default="the data's folder")],
         "pack": options.PackPaths,
         "kernels": options.Kernels,

@@ -8,6 +8,7 @@ import typer
 from tqdm import tqdm
 
 from pipelines.commands.progress import TerminalProgress
+from pipelines.commands.training_estimate import TrainingEstimate
 from pipelines.messages import english
 from pipelines.stages import Progress
 from pipelines.training.checks import Checked
@@ -37,15 +38,15 @@ class TrainingTerminal:
         """Shows what is loaded or compiled."""
         self._progress(progress)
 
-    def tell_plan(self) -> None:
-        """Says what was read and what will be done."""
+    def tell_plan(self, estimate: TrainingEstimate | None = None) -> None:
+        """Says what was read and what will be done, and what it will take where that was asked for."""
         if self._is_silent:
             return
-        plan = self._checked.describe()
+        plan = {**self._checked.describe(), **(estimate.describe() if estimate is not None else {})}
         if self._is_json:
             typer.echo(json.dumps({"event": "plan", **plan}))
             return
-        for line in self._checked.tell():
+        for line in [*self._checked.tell(), *(estimate.tell() if estimate is not None else ())]:
             typer.echo(f"lumesh: {english(line)}", err=True)
 
     def hear(self, event: dict[str, Any]) -> None:

@@ -173,12 +173,15 @@ def read_settings(given: Mapping[str, Any], file: Path | None = None, *, needs_d
         if any(asked.get(name) for name in pair):
             fields = {name: value for name, value in fields.items() if name not in pair}
     fields |= asked
+    problems: dict[str, Message] = {}
     try:
         settings = TrainingSettings.model_validate(fields)
     except ValidationError as error:
         found = word_first(error.errors(), whole="settings")
-        raise RecipeError({FLAGS.get(name, name): text for name, text in found.items()}) from error
-    problems = _find_problems(settings)
+        problems = {FLAGS.get(name, name): text for name, text in found.items()}
+        wrong = {str(one["loc"][0]) for one in error.errors() if one["loc"]}
+        settings = TrainingSettings.model_validate({name: fields[name] for name in fields.keys() - wrong})
+    problems = {**_find_problems(settings), **problems}  # of what is there twice, that it is no value comes first
     if not needs_data:
         problems.pop("data", None)
     if problems:

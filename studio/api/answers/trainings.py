@@ -29,13 +29,15 @@ class Taking(Answer):
 
 
 class TrainingTaking(Taking):
-    """What a training will take; null: no training of this model was measured here yet.
+    """What a training will take; null: no training of this model was measured here, and none was planned.
 
     `is_about`: no such training was, but one with twins in place of one without, or the steps of one that was paused.
+    `is_planned`: none was measured here; the TPU compiler estimated the steps, and nothing beside them is counted.
     """
 
     step_s: float | None = eg(0.35)
     is_about: bool = eg(False)
+    is_planned: bool = eg(False)
 
 
 class TrainingStrength(TrainingNumbers, TrainingTaking):

@@ -64,7 +64,8 @@ def list_trainings(
 def list_choices(visit: Visitor) -> dict[str, Any]:
     """Lists the models that can learn, with the numbers behind each strength, and what each will take.
 
-    `seconds`, `step_s` and `cost_usd` are from trainings on this machine (null: never measured, or without a price);
+    `seconds`, `step_s` and `cost_usd` are from trainings on this machine, or where none was measured from plans by the
+    TPU compiler (`is_planned`, steps alone; null: neither, or without a price);
     `alone` without twins (`preserve`), `prior.picture` for each picture made first. `is_about` marks what was measured
     only of trainings that are alike.
     """

@@ -440,6 +440,20 @@ def test_what_a_training_takes_is_known_once_one_was_measured(client: TestClient
     assert look(client, job_id)["job"]["eta_s"] > 0
 
 
+def test_what_a_training_takes_is_planned_where_none_was_measured(client: TestClient, database: Database) -> None:
+    devices = json.dumps([{"kind": "TPU v6 lite"}] * 8)
+    with database.write() as tx:
+        tx.execute("UPDATE workers SET devices = ?, chips = 8, chip_price = 2.5", (devices,))
+    models = {model["id"]: model for model in client.get("/api/v1/trainings/choices").json()["models"]}
+    usual, strong = (models["sdxl-base"]["strengths"][name] for name in ("usual", "strong"))
+    assert (usual["alone"]["is_planned"], usual["alone"]["is_about"], usual["is_about"]) == (True, False, True)
+    assert usual["alone"]["seconds"] == pytest.approx(800 * usual["alone"]["step_s"])
+    assert usual["alone"]["cost_usd"] == pytest.approx(usual["alone"]["seconds"] / 3600 * 8 * 2.5)
+    assert usual["step_s"] == pytest.approx(2 * usual["alone"]["step_s"])
+    assert strong["alone"]["is_about"]  # of another rank
+    assert models["demo-sdxl"]["strengths"]["usual"]["seconds"] is None
+
+
 @pytest.mark.parametrize(("trigger", "known", "other"), [("zorb", "usual", "alone"), ("", "alone", "usual")])
 def test_trainings_with_twins_and_without_tell_each_others_time(  # noqa: PLR0917 - fixtures
     client: TestClient, worker: Worker, ask: Ask, upload: Callable[..., str], trigger: str, known: str, other: str

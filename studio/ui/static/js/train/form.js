@@ -242,7 +242,7 @@ function costText(numbers, prior) {
   const learning = draft.keep !== "off" && hasTrigger() ? numbers : numbers.alone;
   if (learning.seconds === null) return t("train.unknownTime");
   const count = countPrior(prior);
-  const like = learning.is_about ? t("train.takenFromOthers") : "";
+  const like = learning.is_planned ? t("train.planned") : learning.is_about ? t("train.takenFromOthers") : "";
   if (count && prior.picture.seconds === null) return together(t("train.takesThen", { time: seconds(learning.seconds) }), like);
   const sum = (name) => learning[name] + count * prior.picture[name];
   const time = seconds(sum("seconds"));
