@@ -130,6 +130,7 @@ def train(
             held=held,
             stop=stop,
             on_event=on_event,
+            beside=tuple(files) if settings.lora else (),
         ).run()
         files += made
         if _is_stopped(stop, "stop"):
