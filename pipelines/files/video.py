@@ -50,6 +50,16 @@ def write_mp4(file: Path, frames_FHWC: np.ndarray, recipe: Recipe) -> None:
         raise VideoError(say("The video {file} could not be written: {reason}.", file=file, reason=_last_line(done)))
 
 
+def copy_mp4(file: Path, to: Path, recipe: Recipe) -> None:
+    """Writes a video of our own with another recipe inside, and the very frames of `file`; raises VideoError."""
+    done = _run_ffmpeg(
+        *("-i", str(file), "-c", "copy", "-map_metadata", "-1", "-movflags", "+faststart"),
+        *("-metadata", f"comment={recipe.model_dump_json(by_alias=True)}", "-f", "mp4", "-y", str(to)),
+    )
+    if done.returncode:
+        raise VideoError(say("The video {file} could not be written: {reason}.", file=to, reason=_last_line(done)))
+
+
 def read_mp4(file: Path, *, width: int, height: int) -> np.ndarray:
     """Reads a video of our own, of this size, as uint8 frames (F, height, width, 3); raises VideoError."""
     done = _run_ffmpeg("-i", str(file), "-f", "rawvideo", "-pix_fmt", "rgb24", "-")

@@ -158,6 +158,7 @@ def check_training(settings: TrainingSettings, model: Model, learner: Learner, *
         **check_output(settings, model),
         **find_strange(settings, model, learner),
         **check_samples(settings, model),
+        **_check_square(settings, model, learner),
     }
     lora = None
     try:
@@ -386,6 +387,22 @@ def _cut(settings: TrainingSettings, model: Model, learner: Learner, examples: S
         shapes = [replace(one, frames=settings.frames) for one in shapes]
     if not _takes_buckets(settings, model):
         return choose_square(examples, side, frames={one.frames for one in shapes}, fps=fps)
-    folder = find_folder(model.choose_start())
-    multiple = learner.size_multiple if folder is None else learner.find_size_multiple(folder)
+    multiple = _find_multiple(model, learner)
     return choose_buckets(examples, shapes, multiple=multiple, area=side**2, fps=fps)
+
+
+def _find_multiple(model: Model, learner: Learner) -> int:
+    folder = find_folder(model.choose_start())
+    return learner.size_multiple if folder is None else learner.find_size_multiple(folder)
+
+
+def _check_square(settings: TrainingSettings, model: Model, learner: Learner) -> dict[str, Message]:
+    """Refuses a square of which a model of videos would have half a token."""
+    if not model.is_video or settings.resolution is None or _takes_buckets(settings, model):
+        return {}
+    multiple = _find_multiple(model, learner)
+    if settings.resolution % multiple == 0:
+        return {}
+    return {
+        "resolution": say("{side} is no multiple of {multiple}", side=settings.resolution, multiple=multiple)
+    }  # fmt: skip

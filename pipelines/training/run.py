@@ -170,6 +170,7 @@ def _train(
             held=held,
             stop=stop,
             on_event=on_event,
+            beside=tuple(files) if settings.lora else (),
         ).run()
         files += made
         if _is_stopped(stop, "stop"):

@@ -62,8 +62,13 @@ VALIDATED = 20
 class Learning:
     """The training of one denoiser; `written` are components that lie in the output folder already.
 
+<<<<<<< HEAD
     These are what learnt before it, and what the model has in files of its own. `begin` changes what is in that folder,
     once it is known that a state there, if there is one, is of this training.
+=======
+    These are what learnt before it, and what the model has in files of its own. `beside` are the LoRA files of those
+    that learnt before it, with which its samples are made too.
+>>>>>>> aud-d
     """
 
     settings: TrainingSettings
@@ -79,6 +84,7 @@ class Learning:
     held: RowSource | None
     stop: Stop
     on_event: OnEvent
+    beside: tuple[Path, ...] = ()
 
     def run(self) -> tuple[int, float | None, list[Path]]:
         """Returns the steps done, the last loss, and the result's files if the training came to its end."""
@@ -321,6 +327,7 @@ class SamplesUnderWay:
             with self._training.borrow_model(state) as model:
                 pictures = self._sampler.make_of_model(model, folder, name)
         else:
-            pictures = self._sampler.make(self._training.write(self._built, state, folder, name), folder)
+            file = self._training.write(self._built, state, folder, name)
+            pictures = self._sampler.make(file, folder, beside=self._training.beside)
         for picture in pictures:
             self._on_event({"event": "sample", "step": done, "file": str(picture)})

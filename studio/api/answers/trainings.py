@@ -112,7 +112,7 @@ class TrainingPoint(Answer):
 
 
 class TrainingSample(Answer):
-    """An output made after a step, of this number's prompt; its URL answers a WebP, of a video its middle frame."""
+    """An output after a step, of the prompt of this number; its URL answers a WebP, of a video its middle frame."""
 
     step: int = eg(100)
     number: int = eg(0)

@@ -144,10 +144,13 @@ def _install(bench: Bench, job: Job, training: Training, made: Sequence[Path]) -
 def _finish(bench: Bench, job: Job, model: Model, watch: "_Watch", *, refs: dict[str, str], compiles: int) -> None:
     """Stores the last samples as outputs, with recipes that name the LoRA as it is listed, and the job's end."""
     last = watch.round_steps
-    made = [_read_made(file, refs, step=last) for file in training_files.list_samples(watch.folder, last)]
+    samples = training_files.list_samples(watch.folder, last)
+    made = [_read_made(file, refs, step=last) for file in samples]
     for pixels, recipe in made:
         bench.ask_hook(job, recipe, lambda pixels=pixels: pixels)
-    saved = files.save_each(bench.settings.outputs_dir, job.id, made, is_flushed=not bench.desk.sends_files)
+    saved = files.save_each(
+        bench.settings.outputs_dir, job.id, made, videos=samples, is_flushed=not bench.desk.sends_files
+    )  # fmt: skip
     bench.desk.finish(
         job,
         Made(
