@@ -62,13 +62,9 @@ VALIDATED = 20
 class Learning:
     """The training of one denoiser; `written` are components that lie in the output folder already.
 
-<<<<<<< HEAD
     These are what learnt before it, and what the model has in files of its own. `begin` changes what is in that folder,
-    once it is known that a state there, if there is one, is of this training.
-=======
-    These are what learnt before it, and what the model has in files of its own. `beside` are the LoRA files of those
-    that learnt before it, with which its samples are made too.
->>>>>>> aud-d
+    once it is known that a state there, if there is one, is of this training. `beside` are the LoRA files of those that
+    learnt before it, with which its samples are made too.
     """
 
     settings: TrainingSettings
