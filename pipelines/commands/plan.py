@@ -9,7 +9,7 @@ from typing import Annotated, Any
 import typer
 from rich.console import Console
 
-from pipelines.commands import asked, options, plan_training
+from pipelines.commands import asked, options, plan_training, plan_training_options
 from pipelines.commands.problems import Problems
 from pipelines.commands.progress import LineProgress, TerminalProgress
 from pipelines.errors import ModelError, RecipeError
@@ -92,23 +92,23 @@ def plan(
     search: Search = None,
     output: Output = None,
     answers: Answers = None,
-    train: Annotated[bool, plan_training.Train] = False,
-    lora: Annotated[bool, plan_training.Lora] = False,
-    full: Annotated[bool, plan_training.Full] = False,
-    batch: Annotated[int | None, plan_training.Batch] = None,
-    rank: Annotated[int | None, plan_training.Rank] = None,
-    accumulate: Annotated[int | None, plan_training.Accumulate] = None,
-    remat: Annotated[str | None, plan_training.RematOption] = None,
-    optimizer: Annotated[str | None, plan_training.OptimizerOption] = None,
-    ema: Annotated[float | None, plan_training.Ema] = None,
-    preserve: Annotated[float | None, plan_training.Preserve] = None,
-    targets: Annotated[str | None, plan_training.Targets] = None,
-    convolutions: Annotated[bool, plan_training.Convolutions] = False,
-    expert: Annotated[str | None, plan_training.ExpertOption] = None,
-    config: Annotated[Path | None, plan_training.Config] = None,
-    steps: Annotated[int | None, plan_training.Steps] = None,
-    chip_price: Annotated[float | None, plan_training.ChipPrice] = None,
-    again: Annotated[bool, plan_training.Again] = False,
+    train: Annotated[bool, plan_training_options.Train] = False,
+    lora: Annotated[bool, plan_training_options.Lora] = False,
+    full: Annotated[bool, plan_training_options.Full] = False,
+    batch: Annotated[int | None, plan_training_options.Batch] = None,
+    rank: Annotated[int | None, plan_training_options.Rank] = None,
+    accumulate: Annotated[int | None, plan_training_options.Accumulate] = None,
+    remat: Annotated[str | None, plan_training_options.RematOption] = None,
+    optimizer: Annotated[str | None, plan_training_options.OptimizerOption] = None,
+    ema: Annotated[float | None, plan_training_options.Ema] = None,
+    preserve: Annotated[float | None, plan_training_options.Preserve] = None,
+    targets: Annotated[str | None, plan_training_options.Targets] = None,
+    convolutions: Annotated[bool, plan_training_options.Convolutions] = False,
+    expert: Annotated[str | None, plan_training_options.ExpertOption] = None,
+    config: Annotated[Path | None, plan_training_options.Config] = None,
+    steps: Annotated[int | None, plan_training_options.Steps] = None,
+    chip_price: Annotated[float | None, plan_training_options.ChipPrice] = None,
+    again: Annotated[bool, plan_training_options.Again] = False,
     as_json: options.AsJson = False,
     progress_json: ProgressJson = False,
     data_dir: options.DataDir = options.DATA_DIR,
@@ -265,7 +265,7 @@ def _check_page(params: Mapping[str, Any], given: Callable[[str], bool], answers
     if params["matrix"]:
         others = (*_OF_TRAINING, "topology", "shape")
         text = english("--matrix chooses trainings and machines itself; only --model chooses among them")
-        problems |= {name: text for name in others if given(name) and name not in ("again", "chip_price")}
+        problems |= {name: text for name in others if given(name) and name != "again"}
         if params["output"] is not None and answers is None:
             problems["output"] = english("the page is made of what is in a file: say --answers")
     elif params["output"] is not None:

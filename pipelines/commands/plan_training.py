@@ -4,7 +4,6 @@ pipelines.training builds the step, pipelines.plan compiles and estimates it; th
 answered without jax.
 """
 
-import hashlib
 import math
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
@@ -15,27 +14,20 @@ import typer
 from rich.console import Console
 
 from pipelines.commands import options
+from pipelines.commands.known_plans import find_kept, fingerprint, make_question, name_own_file
 from pipelines.commands.problems import Problems
 from pipelines.commands.progress import TerminalProgress
 from pipelines.commands.train import find_model
 from pipelines.errors import LumeshError, RecipeError
 from pipelines.messages import Message, english, join
-from pipelines.models.catalog import Model, Shape, load_catalog
-from pipelines.models.fingerprints import fingerprint_learning, fingerprint_training_plans
+from pipelines.models.catalog import Model, Shape
 from pipelines.plan import training, training_report
 from pipelines.plan.topologies import Topology, find_topology
-from pipelines.runtime.devices.platform import list_flags, prepare_compiler
+from pipelines.runtime.devices.platform import prepare_compiler
 from pipelines.stages import Progress
 from pipelines.training.settings import DEFAULT_STEPS, TrainingSettings, read_settings
 from pipelines.training.sizes import choose_size, find_size_problem, parse_size
 from pipelines.training.start import take_rank
-
-PLANNED = ("optimizer", "ema", "preserve", "targets", "convolutions", "expert", "mixed_precision")
-"""Settings beside rank, batch, parts and remat that change memory or time of a step; others change only what is learnt.
-"""
-FLAGS_OF_OTHERS = frozenset(PLANNED) - {"mixed_precision"}
-"""Those of them that are options of `plan --train`; the other one is for its --config."""
-MOST_STEPS = 10_000_000
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -146,36 +138,6 @@ def _check(asked: Asked, place: options.DataDirectory) -> _Checked:
     return _Checked(question=question, settings=settings, model=model, machine=machine)
 
 
-def make_question(
-    settings: TrainingSettings, model: Model, machine: Topology, *, shape: Shape, batch_size: int
-) -> training.TrainingQuestion:
-    """Returns the question about a training with these settings; what its steps do not depend on is left out."""
-    fields = TrainingSettings.model_fields
-    return training.TrainingQuestion(
-        model=model.id,
-        kind=settings.kind,
-        topology=machine.name,
-        shape=str(shape),
-        batch_size=batch_size,
-        rank=settings.rank if settings.lora else 0,
-        accumulate=settings.accumulate,
-        remat=settings.remat,
-        others={name: value for name in PLANNED if (value := getattr(settings, name)) != fields[name].default},
-    )
-
-
-def find_kept(
-    question: training.TrainingQuestion, model: Model, place: options.DataDirectory
-) -> training.TrainingAnswer | None:
-    """Returns an answer that was compiled here, or else the one that ships; None for what was not asked yet."""
-    own = _find_own(_name_own_file(place), question, made_of=_fingerprint(model))
-    return own or find_shipped(question, model)
-
-
-def _name_own_file(place: options.DataDirectory) -> Path:
-    return place.plan_cache_dir / "training.jsonl"
-
-
 def _read_settings(asked: Asked) -> TrainingSettings:
     """Returns the settings of the options and of a file; a LoRA where neither says what learns."""
     given = {"model": asked.model, **asked.given}
@@ -239,7 +201,7 @@ def _answer(
     question: training.TrainingQuestion, model: Model, asked: Asked, place: options.DataDirectory
 ) -> training.TrainingAnswer:
     """Returns the kept answer, or compiles and keeps it."""
-    made_of = "" if asked.answers is not None else _fingerprint(model)
+    made_of = "" if asked.answers is not None else fingerprint(model)
     if asked.answers is not None:
         try:
             kept = training.find(asked.answers, question)
@@ -255,33 +217,10 @@ def _answer(
         training.keep(asked.answers, answer)
         return answer
     try:
-        training.keep(_name_own_file(place), answer)
+        training.keep(name_own_file(place), answer)
     except OSError as error:  # what took minutes is told all the same
         typer.echo(f"lumesh: the answer cannot be kept, and would be compiled again: {error}", err=True)
     return answer
-
-
-def _fingerprint(model: Model) -> str:
-    """Returns a hash of all that an answer depends on beside its question: model, code, versions and compiler flags."""
-    return hashlib.sha256(f"{fingerprint_training_plans(model)} {list_flags('tpu')}".encode()).hexdigest()[:20]
-
-
-def _find_own(file: Path, question: training.TrainingQuestion, *, made_of: str) -> training.TrainingAnswer | None:
-    try:
-        return training.find(file, question, made_of=made_of)
-    except (ValueError, KeyError, TypeError):
-        typer.echo(f"lumesh: {file} is damaged, and is begun anew", err=True)
-        file.unlink()
-        return None
-
-
-def find_shipped(question: training.TrainingQuestion, model: Model) -> training.TrainingAnswer | None:
-    """Returns the answer that ships, if this model is what ships, too, and no flags make another program of it."""
-    found = training.find(training.SHIPPED, question)
-    if found is None or list_flags("tpu"):
-        return None
-    shipped = next((one for one in load_catalog().models if one.id == model.id), None)
-    return found if shipped is not None and fingerprint_learning(shipped) == fingerprint_learning(model) else None
 
 
 def _compile(
@@ -348,33 +287,3 @@ def describe_asked(question: training.TrainingQuestion, model: Model) -> Any:
 def _settings_of(question: training.TrainingQuestion) -> TrainingSettings:
     fields = {"model": question.model, question.kind: True, "accumulate": question.accumulate, **question.others}
     return TrainingSettings.model_validate(fields | ({"rank": question.rank} if question.rank else {}))
-
-
-Train = typer.Option("--train", help="A training's step in place of a model's stages.")
-Lora = typer.Option("--lora", help="With --train: a LoRA; the default.")
-Full = typer.Option("--full", help="With --train: all weights of the denoiser.")
-Batch = typer.Option(min=1, max=65_536, help="With --train: pictures a step on all chips; one a device if left out.")
-Rank = typer.Option(min=1, max=1024, help="With --train: the LoRA's.", show_default="16")
-Accumulate = typer.Option(
-    min=1, max=1024, help="With --train: parts of a batch that are computed one by one.", show_default="1"
-)
-RematOption = typer.Option(
-    help="With --train: auto, none, layers, narrow, attention or full: what is computed twice to save memory.",
-    show_default="auto",
-)
-OptimizerOption = typer.Option(help="With --train: as of train.", show_default="adamw")
-Ema = typer.Option(help="With --train: decay of an average of the weights, which takes memory.", show_default="none")
-Preserve = typer.Option(
-    help="With --train: as of train; each picture is shown twice, which takes time.", show_default="none"
-)
-Targets = typer.Option(
-    help="With --train: regular expression of the LoRA's layers.", show_default="all linear ones"
-)  # fmt: skip
-Convolutions = typer.Option("--convolutions", help="With --train: the LoRA changes convolutions, too.")
-ExpertOption = typer.Option(help="With --train: high, low or both, of a model with two experts.", show_default="both")
-Config = typer.Option(help="With --train: a .toml file of settings, as of train; options count before it.")
-Steps = typer.Option(
-    min=1, max=MOST_STEPS, help="With --train: how many, for hours and dollars.", show_default="800, or 2000 with full"
-)
-ChipPrice = typer.Option(min=0, help="With --train: US dollars for a chip and an hour.", show_default="a list price")
-Again = typer.Option("--again", help="With --train: compile, whatever is known.")

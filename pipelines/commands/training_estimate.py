@@ -8,7 +8,8 @@ from collections.abc import Sequence
 from dataclasses import dataclass
 from typing import Any
 
-from pipelines.commands import options, plan_training
+from pipelines.commands import options
+from pipelines.commands.known_plans import FLAGS_OF_OTHERS, find_kept, make_question
 from pipelines.models.catalog import Shape
 from pipelines.plan import training, training_report
 from pipelines.plan.topologies import LARGEST_HOST, Topology, find_machine, find_topology
@@ -59,10 +60,10 @@ def estimate(
     here = find_machine(kind, devices)
     machine = here or find_topology(LARGEST_HOST)
     shape = Shape.parse(next(iter(checked.buckets)))
-    question = plan_training.make_question(settings, checked.model, machine, shape=shape, batch_size=checked.batch_size)
+    question = make_question(settings, checked.model, machine, shape=shape, batch_size=checked.batch_size)
     is_planned = here is not None and settings.mesh in (None, f"dp={devices}")
     return TrainingEstimate(
-        answer=plan_training.find_kept(question, checked.model, place) if is_planned else None,
+        answer=find_kept(question, checked.model, place) if is_planned else None,
         machine=machine,
         is_here=here is not None,
         steps=checked.steps,
@@ -83,6 +84,6 @@ def _write_command(
         if value and value != TrainingSettings.model_fields[name].default:
             words += [f"--{name}", str(value)]
     for name, value in question.others.items():
-        if name in plan_training.FLAGS_OF_OTHERS:
+        if name in FLAGS_OF_OTHERS:
             words += [f"--{name}"] if value is True else [f"--{name}", str(value)]
     return words

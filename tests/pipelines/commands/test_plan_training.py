@@ -14,7 +14,7 @@ import jax
 import pytest
 
 from pipelines.__main__ import main
-from pipelines.commands.plan_training import find_shipped
+from pipelines.commands.known_plans import find_shipped
 from pipelines.models.catalog import load_catalog
 from pipelines.plan.training_matrix import list_trainings
 from pipelines.training.planning import count_rounds
