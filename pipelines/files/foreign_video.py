@@ -115,14 +115,19 @@ def measure_video(file: Path) -> VideoSize:
     return VideoSize(width=int(size[1]), height=int(size[2]), frames=frames, fps=fps, notes=stream.notes)
 
 
-def read_frames(file: Path, *, width: int, height: int, fps: float, frames: int) -> Iterator[np.ndarray]:
+def read_frames(
+    file: Path, *, width: int, height: int, fps: float, frames: int, start_s: float = 0.0
+) -> Iterator[np.ndarray]:
     """Yields the first `frames` frames of a video of this size, or what there are, uint8 (height, width, 3).
 
-    Frames are left out or repeated until there are `fps` a second from the first one on. Raises ForeignVideoError.
+    Frames are left out or repeated until there are `fps` a second from the first one on, or from `start_s` on. Raises
+    ForeignVideoError.
     """
     stream = _open_stream(file)
-    filters = ",".join([*stream.list_filters(), f"fps={fps:g}"])
-    command = _command(file, stream) + [
+    # The first frame alone is there whatever the rate; of less than half a frame's time the filter would leave none.
+    filters = ",".join([*stream.list_filters(), *([f"fps={fps:g}"] if frames > 1 else [])])
+    begin = ("-ss", f"{start_s:.6f}") if start_s else ()
+    command = _command(file, stream, *begin) + [
         *("-vf", filters, "-frames:v", str(frames), "-fps_mode", "passthrough"),
         *("-f", "rawvideo", "-pix_fmt", "rgb24", "-"),
     ]

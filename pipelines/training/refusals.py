@@ -35,7 +35,7 @@ def find_strange(settings: TrainingSettings, model: Model, learner: Learner) -> 
         problems |= refuse_asked(settings, ("sigmas", "shift"), reason)
     if not model.is_video:
         reason = say("is of videos, and {model} makes pictures", model=model.title)
-        problems |= refuse_asked(settings, ("frames",), reason)
+        problems |= refuse_asked(settings, ("frames", "whole_clips"), reason)
     folder = find_folder(model.choose_start())
     if folder is None:
         return problems  # what is not here yet is looked at when it has been fetched
