@@ -102,9 +102,7 @@ class Checked:
         epochs = self.steps / self.schedule.steps_per_epoch
         sizes = ", ".join(f"{shape} ({count})" for shape, count in self.buckets.items())
         return [
-            say_count(
-                "{count} picture in {sizes}", "{count} pictures in {sizes}", count=len(self.examples), sizes=sizes
-            ),
+            _count(self.examples, sizes),
             say(
                 "{steps} steps of {batch} pictures: {epochs} times through the data",
                 steps=self.steps,
@@ -113,6 +111,12 @@ class Checked:
             ),
             *self.notes,
         ]
+
+
+def _count(examples: Sequence[Example], sizes: str) -> Message:
+    if any(example.fps for example in examples):
+        return say("Clips and pictures: {count} in {sizes}", count=len(examples), sizes=sizes)
+    return say_count("{count} picture in {sizes}", "{count} pictures in {sizes}", count=len(examples), sizes=sizes)
 
 
 def name_bucket(bucket: Bucket) -> str:
