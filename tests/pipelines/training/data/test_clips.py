@@ -126,6 +126,13 @@ def test_a_piece_of_a_clip_is_read_from_where_it_begins(tmp_path: Path, name: st
     assert np.array_equal(np.concatenate([read_pixels(piece, cut) for piece in pieces]), read_whole)
 
 
+def test_frames_of_too_many_pixels_are_refused(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    file = make(tmp_path / "a.mp4", *H264)
+    monkeypatch.setattr(foreign_video, "MOST_PIXELS", 2000)
+    with pytest.raises(ForeignVideoError, match="It has 64x32 pixels"):
+        measure_video(file)
+
+
 def test_sound_alone_is_told_as_that(tmp_path: Path) -> None:
     make(tmp_path / "a.mp4", "-c:a", "aac", source="sine=d=1")
     with pytest.raises(ForeignVideoError, match="only sound"):
