@@ -561,6 +561,8 @@ def test_where_people_log_in_only_those_who_were_named_train(  # noqa: PLR0917 -
     assert client.get("/api/v1/trainings/choices").json()["may_train"] is (status == 201)
     answer = client.post("/api/v1/trainings", json=asked)
     assert answer.status_code == status, answer.text
+    clip = client.post("/api/v1/clips", content=b"hello")
+    assert clip.status_code == (422 if status == 201 else 403), "no others make the server write videos"
 
 
 def test_a_long_curve_is_thinned(client: TestClient, worker: Worker, ask: Ask) -> None:
