@@ -20,6 +20,7 @@ from pipelines.files.video import COLOURS
 from pipelines.messages import Message, english, say
 
 MEASURED_S = 150.0  # decoded to measure a video; 1025 frames, the most that are learnt, are 128 s at 8 a second
+MOST_PIXELS = 40_000_000  # of a frame, as of a picture that is not made smaller: 8K has 33 million
 PLAIN_CRF = 12  # of what is written anew: x264's loss at it is less than that of most cameras
 CONTAINERS = "mov,matroska,avi,mpeg,mpegvideo,mpegts,asf,flv,ogg,gif,png_pipe,apng,webp_pipe,jpeg_pipe,h264,hevc,m4v"
 HDR_TRANSFERS = ("smpte2084", "arib-std-b67")  # PQ and HLG
@@ -115,14 +116,19 @@ def measure_video(file: Path) -> VideoSize:
     return VideoSize(width=int(size[1]), height=int(size[2]), frames=frames, fps=fps, notes=stream.notes)
 
 
-def read_frames(file: Path, *, width: int, height: int, fps: float, frames: int) -> Iterator[np.ndarray]:
+def read_frames(
+    file: Path, *, width: int, height: int, fps: float, frames: int, start_s: float = 0.0
+) -> Iterator[np.ndarray]:
     """Yields the first `frames` frames of a video of this size, or what there are, uint8 (height, width, 3).
 
-    Frames are left out or repeated until there are `fps` a second from the first one on. Raises ForeignVideoError.
+    Frames are left out or repeated until there are `fps` a second from the first one on, or from `start_s` on. Raises
+    ForeignVideoError.
     """
     stream = _open_stream(file)
-    filters = ",".join([*stream.list_filters(), f"fps={fps:g}"])
-    command = _command(file, stream) + [
+    # The first frame alone is there whatever the rate; of less than half a frame's time the filter would leave none.
+    filters = ",".join([*stream.list_filters(), *([f"fps={fps:g}"] if frames > 1 else [])])
+    begin = ("-ss", f"{start_s:.6f}") if start_s else ()
+    command = _command(file, stream, *begin) + [
         *("-vf", filters, "-frames:v", str(frames), "-fps_mode", "passthrough"),
         *("-f", "rawvideo", "-pix_fmt", "rgb24", "-"),
     ]
@@ -178,6 +184,12 @@ def _open_stream(file: Path) -> _Stream:
     if not videos:
         raise _refuse(text)
     line, _, rest = videos[0].partition("\n")
+    size = re.search(r", (\d+)x(\d+)\b", line)
+    if size and int(size[1]) * int(size[2]) > MOST_PIXELS:
+        raise ForeignVideoError(
+            say("It has {width}x{height} pixels, and at most {most} megapixels are read.",
+                width=size[1], height=size[2], most=MOST_PIXELS // 1_000_000)
+        )  # fmt: skip
     codec, *fields = re.split(r", (?![^(]*\))", line.partition(": Video: ")[2])
     name = codec.split()[0]
     is_marked = re.search(r"^\[info\] +alpha_mode +: 1", rest, re.MULTILINE) is not None and name in ALPHA_DECODERS

@@ -24,7 +24,7 @@ from pipelines.runtime.devices import hosts
 from pipelines.runtime.devices.mesh import build_mesh
 from pipelines.runtime.weights.components import read_json
 from pipelines.training.data.batches import Schedule, hold_out
-from pipelines.training.data.buckets import Bucketing, choose_buckets, choose_square, join_buckets
+from pipelines.training.data.buckets import Bucketing, choose_buckets, choose_square, cut_into_pieces, join_buckets
 from pipelines.training.data.cuts import Bucket
 from pipelines.training.data.examples import Example, Found, list_names
 from pipelines.training.data.lengths import list_too_long
@@ -108,9 +108,7 @@ class Checked:
         epochs = self.steps / self.schedule.steps_per_epoch
         sizes = ", ".join(f"{shape} ({count})" for shape, count in self.buckets.items())
         return [
-            say_count(
-                "{count} picture in {sizes}", "{count} pictures in {sizes}", count=len(self.examples), sizes=sizes
-            ),
+            _count(self.examples, sizes),
             say(
                 "{steps} steps of {batch} pictures: {epochs} times through the data",
                 steps=self.steps,
@@ -133,6 +131,12 @@ class Checked:
         return [say("each of {devices} devices has {rows} of them a step", **shares)] if self.devices > 1 else []
 
 
+def _count(examples: Sequence[Example], sizes: str) -> Message:
+    if any(example.fps for example in examples):
+        return say("Clips and pictures: {count} in {sizes}", count=len(examples), sizes=sizes)
+    return say_count("{count} picture in {sizes}", "{count} pictures in {sizes}", count=len(examples), sizes=sizes)
+
+
 def name_bucket(bucket: Bucket) -> str:
     """Returns a size as people write it."""
     return str(Shape(width=bucket.width, height=bucket.height, frames=bucket.frames))
@@ -151,6 +155,8 @@ def check_training(settings: TrainingSettings, model: Model, learner: Learner, *
         caption_column=settings.caption_column,
         videos=model.is_video,
     )
+    if settings.whole_clips and model.is_video:
+        found = _cut_clips(settings, model, found)
     chosen = choose_name(settings) if name is None else name
     problems = {
         **check_name(chosen),
@@ -386,9 +392,19 @@ def _cut(settings: TrainingSettings, model: Model, learner: Learner, examples: S
     if settings.frames is not None:
         shapes = [replace(one, frames=settings.frames) for one in shapes]
     if not _takes_buckets(settings, model):
-        return choose_square(examples, side, frames={one.frames for one in shapes}, fps=fps)
+        return choose_square(examples, side, frames=_list_lengths(settings, model), fps=fps)
     multiple = _find_multiple(model, learner)
     return choose_buckets(examples, shapes, multiple=multiple, area=side**2, fps=fps)
+
+
+def _cut_clips(settings: TrainingSettings, model: Model, found: Found) -> Found:
+    pieces, notes = cut_into_pieces(found.examples, _list_lengths(settings, model), fps=float(model.fps or 0))
+    return replace(found, examples=pieces, notes=(*found.notes, *notes))
+
+
+def _list_lengths(settings: TrainingSettings, model: Model) -> set[int]:
+    """Returns how many frames clips may be learnt with."""
+    return {settings.frames} if settings.frames is not None else {shape.frames for shape in model.shapes}
 
 
 def _find_multiple(model: Model, learner: Learner) -> int:

@@ -36,7 +36,7 @@ def find_strange(settings: TrainingSettings, model: Model, learner: Learner) -> 
         problems |= refuse_asked(settings, ("sigmas", "shift"), reason)
     if not model.is_video:
         reason = say("is of videos, and {model} makes pictures", model=model.title)
-        problems |= refuse_asked(settings, ("frames",), reason)
+        problems |= refuse_asked(settings, ("frames", "whole_clips"), reason)
     if not model.choose_start().repo:
         reason = english(f"is of a hub repository, and {model.title} is none")
         problems |= refuse_asked(settings, ("non_ema_revision",), reason)

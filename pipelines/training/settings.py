@@ -75,6 +75,7 @@ class TrainingSettings(BaseModel):
     frames: int | None = Field(
         default=None, ge=1, le=1025, description="Of a video: 4n + 1; the model's own if left out."
     )
+    whole_clips: bool = Field(default=False, description="Learns all of long clips, in pieces, not their beginnings.")
 
     steps: int | None = Field(default=None, ge=1, le=10_000_000, description="How many updates of the weights.")
     epochs: float | None = Field(default=None, gt=0, description="Instead of steps: how often each picture is seen.")

@@ -52,6 +52,8 @@ def learn_with_jax(settings: Settings) -> Learn:
         from pipelines.training.run import train
 
         checked = check_training(lesson.settings, lesson.model, registry.find_learner(lesson.model), name=lesson.name)
+        for note in checked.notes:
+            lesson.on_event({"event": "note", "text": note})
         place = Place(
             output=lesson.output,
             cache=settings.training_cache_dir,

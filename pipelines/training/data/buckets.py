@@ -9,7 +9,7 @@ Not here: how a picture is cut (cuts.py), in which order buckets are trained (ba
 import math
 from collections import Counter
 from collections.abc import Collection, Iterable, Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 
 from pipelines.messages import Message, say, say_count
 from pipelines.models.model import VIDEO_STRIDE, Shape
@@ -107,6 +107,32 @@ def choose_square(
     )
     notes = (_note_enlarged(examples, cuts), *note_clips(examples, cuts, {*frames}, fps))
     return Bucketing(cuts=cuts, notes=tuple(note for note in notes if note is not None))
+
+
+def cut_into_pieces(
+    examples: Sequence[Example], lengths: Collection[int], *, fps: float
+) -> tuple[tuple[Example, ...], tuple[Message, ...]]:
+    """Cuts clips into as many pieces as they have of the length that they would be learnt with, one after the other.
+
+    What is left at an end is less than a piece.
+    """
+    pieces: list[Example] = []
+    names: list[str] = []
+    for example, frames in zip(examples, _choose_lengths(examples, {*lengths}, fps), strict=True):
+        count = count_frames(example, fps) // frames if frames > 1 else 1
+        if count == 1:
+            pieces.append(example)
+            continue
+        own = math.ceil(frames / fps * example.fps - 1e-9)
+        pieces += [
+            replace(example, id=f"{example.id} ({number + 1} of {count})", start_s=number * frames / fps, frames=own)
+            for number in range(count)
+        ]
+        names.append(f"{example.id} ({count})")
+    if not names:
+        return tuple(pieces), ()
+    note = say("These clips are learnt in pieces, one after the other: {names}.", names=list_names(names))
+    return tuple(pieces), (note,)
 
 
 def _is_near(pixels: int, area: int) -> bool:

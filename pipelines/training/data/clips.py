@@ -54,16 +54,17 @@ def is_still(reader: Reader) -> bool:
 
 
 def read_clip(example: Example, *, frames: int, fps: float) -> Iterator[Image.Image]:
-    """Yields the first `frames` frames at `fps`, one after the other; raises ClipError when there are fewer.
+    """Yields the first `frames` frames at `fps` from where the example begins; raises ClipError when there are fewer.
 
     Where rounding of times leaves the last frame out, the one before it stands in for it.
     """
     reader = example.reader
     assert isinstance(reader, FileReader), "clips are files"
     if reader.file.suffix.lower() == ".gif":
-        found = _read_gif(reader.read(), frames=frames, fps=fps)
+        found = _read_gif(reader.read(), start_s=example.start_s, frames=frames, fps=fps)
     else:
-        read = read_frames(reader.file, width=example.width, height=example.height, fps=fps, frames=frames)
+        size = {"width": example.width, "height": example.height}
+        read = read_frames(reader.file, **size, fps=fps, frames=frames, start_s=example.start_s)
         found = map(Image.fromarray, read)
     count, last = 0, None
     for last in found:
@@ -82,9 +83,9 @@ def read_clip(example: Example, *, frames: int, fps: float) -> Iterator[Image.Im
         yield last
 
 
-def _read_gif(content: bytes, *, frames: int, fps: float) -> Iterator[Image.Image]:
-    """Yields what a GIF shows at the times of the first frames at `fps`."""
-    times_ms = (np.arange(frames) * 1000 / fps).tolist() if fps else [0.0]
+def _read_gif(content: bytes, *, start_s: float, frames: int, fps: float) -> Iterator[Image.Image]:
+    """Yields what a GIF shows at the times of the first frames from `start_s` on at `fps`."""
+    times_ms = (1000 * (start_s + np.arange(frames) / fps)).tolist() if fps else [0.0]
     for still, end_ms in _walk_gif(content):
         while times_ms and times_ms[0] < end_ms:
             times_ms.pop(0)

@@ -67,7 +67,8 @@ class RowReader:
 class Example:
     """One picture or clip, its sizes upright, and what may be said of it.
 
-    `captions` are alternatives, never none. `frames` and `fps` are the file's own, 1 and 0 for a picture. Examples of
+    `captions` are alternatives, never none. `frames` and `fps` are the file's own, 1 and 0 for a picture; a piece of a
+    clip begins at `start_s`, and has so many frames from there on. Examples of
     `is_prior` show what the model should not forget. `id` is the file's path below the folder that was asked for.
     """
 
@@ -78,6 +79,7 @@ class Example:
     height: int
     frames: int = 1
     fps: float = 0.0
+    start_s: float = 0.0
     repeats: int = 1
     is_prior: bool = False
     known_content: str = field(default="", repr=False)

@@ -200,7 +200,7 @@ class RowSource:
         return make_key("text", self.text_print, caption)
 
     def _picture_key(self, example: Example, cut: Cut, *, flip: bool) -> str:
-        read = (clips.VERSION,) if example.fps else ()
+        read = (clips.VERSION, example.start_s) if example.fps else ()
         return make_key("picture", self.picture_print, example.content, vars(cut), flip, *read)
 
     def _has(self, key: str) -> bool:

@@ -35,7 +35,7 @@ _CHANGED = (
 NAMED_BY_OTHERS = {
     "model", "revision", "lora", "full", "expert", "start_from", "data", "caption", "image_column", "caption_column",
     "prior_prompt", "prior_prompts", "validate_with", "global_batch_size", "prediction_type", "steps", "epochs",
-    "learning_rate", "lr_scheduler", "snr_gamma", "sigmas", "mixed_precision",
+    "learning_rate", "lr_scheduler", "snr_gamma", "sigmas", "mixed_precision", "whole_clips",
 }  # fmt: skip
 """Settings that count as what they lead to: `data` is the pictures that are learnt with what is said of them."""
 WITHOUT_EFFECT = {

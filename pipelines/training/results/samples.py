@@ -47,7 +47,7 @@ class Sampler:
         self._family: Any = None
 
     def make(self, lora: Path, folder: Path, *, beside: Sequence[Path] = ()) -> list[Path]:
-        """Makes all prompts' pictures with this LoRA file, and those `beside` it; returns the first host's files."""
+        """Makes all prompts' pictures with this LoRA and those `beside` it; returns the files, on the first host."""
         if self._family is None:
             self._family = load_beside(self._model, cache_dir=self._cache_dir, on_progress=self._on_progress)
         own = tuple(_name(file, str(file.resolve().with_suffix(""))) for file in (*beside, lora))

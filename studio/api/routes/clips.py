@@ -26,15 +26,16 @@ router = APIRouter(tags=["uploads"])
     status_code=201,
     openapi_extra=FILE_BODY,
     response_model=library_answers.Upload,
-    responses=refuses(413, 429),
+    responses=refuses(403, 413, 429),
 )
 async def create_clip(request: Request, visit: Visitor) -> dict[str, Any]:
     """Stores a video of at most 300 MB to learn from; the body is the file itself. Deleted after a day if unused.
 
     It is written anew as an MP4 without sound, at most 15 s and 1920 px long, upright and with square pixels; `notes`
     say what was changed. Its `url` and `thumb_url` are those of an upload. 413 when it is too large, 422 when it is no
-    video, 429 when you have too many unused uploads.
+    video, 429 when you have too many unused uploads; 403 for somebody who may not train (`--who-may-train`).
     """
+    visit.require_trainer()
     studio = visit.studio
     folder = studio.settings.uploads_dir
     too_large = ClipTooLargeError(say("It has more than {size} MB.", size=MAX_BYTES // 1_000_000))

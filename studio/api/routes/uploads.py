@@ -55,7 +55,7 @@ async def create_upload(request: Request, visit: Visitor) -> dict[str, Any]:
 
 @router.get("/uploads/{upload_id}", response_class=FileResponse)
 def get_upload(upload_id: str, visit: Visitor, if_none_match: IfNoneMatch = None) -> Response:
-    """Returns the stored picture: a PNG in sRGB, upright, without metadata."""
+    """Returns the stored picture, a PNG in sRGB, or clip, an MP4: upright, without metadata."""
     upload = visit.get_upload(upload_id)
     return send_file(_find(visit, upload, upload.file), if_none_match=if_none_match)
 

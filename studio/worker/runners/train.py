@@ -21,6 +21,7 @@ from pipelines.errors import Cancelled
 from pipelines.files.foreign_video import measure_video, read_frames
 from pipelines.files.metadata import read_recipe_of
 from pipelines.files.whole import write_whole
+from pipelines.messages import Message
 from pipelines.models.model import Model
 from pipelines.pictures.reading import open_picture
 from pipelines.recipes.recipe import Lora, Recipe
@@ -114,13 +115,13 @@ def make_settings(job: Job, training: Training, model: Model, folder: Path) -> T
 
 
 def _write_data(bench: Bench, job: Job, training: Training, folder: Path) -> None:
-    """Writes pictures and captions anew: what an earlier attempt left may be torn."""
+    """Writes pictures and captions anew, with the numbers that people see: what an earlier attempt left may be torn."""
     sources = bench.desk.trainings.find_pictures(job, training)
     for source in sources:
         bench.ask_hook(job, job.recipe, lambda source=source: _read_source(source))
     shutil.rmtree(folder, ignore_errors=True)
     folder.mkdir(parents=True)
-    for number, (source, picture) in enumerate(zip(sources, training.asked.pictures, strict=True)):
+    for number, (source, picture) in enumerate(zip(sources, training.asked.pictures, strict=True), start=1):
         shutil.copyfile(source, folder / f"{number:04d}{source.suffix}")
         write_whole(folder / f"{number:04d}.txt", training.asked.caption_of(picture).encode())
 
@@ -161,6 +162,7 @@ def _finish(bench: Bench, job: Job, model: Model, watch: "_Watch", *, refs: dict
             compiles=compiles,
             revision="",
             measured=watch.measure(is_done=True),
+            notes=watch.notes,
         ),
     )
 
@@ -191,6 +193,8 @@ class _Watch:
         self.round_steps = training.asked.choose_numbers(model).steps
         """The engine's steps for one expert."""
         self.folder = bench.settings.training_dir / job.id
+        self.notes: list[Message] = []
+        """What the engine changed or left out of the data."""
         self.is_pausing = False
         self.is_ending = False
         self.times = StepTimes()
@@ -252,6 +256,8 @@ class _Watch:
                 self._report(Progress(phase="preparing", done=int(event["done"]), total=int(event["total"])))
             case "prior":
                 self._hear_prior(Progress(phase="prior", done=int(event["done"]), total=int(event["total"])))
+            case "note":
+                self.notes.append(event["text"])
             case "compiling":
                 self._report(Progress(phase="compiling", detail=str(event["shape"])))
             case _:

@@ -8,7 +8,13 @@ from hypothesis import strategies as st
 
 from pipelines.models.catalog import load_catalog
 from pipelines.models.model import Shape
-from pipelines.training.data.buckets import MOST_UPSCALING, choose_buckets, choose_square, join_buckets
+from pipelines.training.data.buckets import (
+    MOST_UPSCALING,
+    choose_buckets,
+    choose_square,
+    cut_into_pieces,
+    join_buckets,
+)
 from pipelines.training.data.cuts import Bucket
 from tests.pipelines.training.data.pictures import make_example
 
@@ -118,6 +124,21 @@ def test_a_square_of_a_clip_keeps_its_frames() -> None:
     examples = [make_example("a.mp4", 640, 360, frames=90, fps=30.0), make_example("b.png", 640, 360)]
     chosen = choose_square(examples, 256, frames={17, 33}, fps=16)
     assert [(cut.bucket, cut.fps) for cut in chosen.cuts] == [((256, 256, 33), 16), ((256, 256, 1), 0)]
+
+
+def test_a_long_clip_is_cut_into_pieces_of_one_length_that_share_its_file() -> None:
+    clips = [
+        make_example("film.mp4", 832, 480, frames=1000, fps=30.0),  # 533 frames at 16 a second
+        make_example("brief.mp4", 832, 480, frames=70, fps=30.0),
+        make_example("still.png", 832, 480),
+    ]
+    pieces, (note,) = cut_into_pieces(clips, {33, 81}, fps=16)
+    assert [one.id for one in pieces] == [*(f"film.mp4 ({at} of 6)" for at in range(1, 7)), "brief.mp4", "still.png"]
+    assert [one.start_s for one in pieces[:6]] == [81 * at / 16 for at in range(6)]
+    assert {one.content for one in pieces[:6]} == {clips[0].content}
+    chosen = choose_buckets(pieces, WAN, multiple=16, area=832 * 480, fps=16)
+    assert [cut.bucket.frames for cut in chosen.cuts] == [81] * 6 + [33, 1]
+    assert "film.mp4 (6)" in note and not chosen.notes
 
 
 def test_pictures_are_single_frames_and_lengths_outlast_giving_up() -> None:

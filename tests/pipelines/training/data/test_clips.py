@@ -9,6 +9,9 @@ import pytest
 
 from pipelines.files import foreign_video
 from pipelines.files.foreign_video import ForeignVideoError, measure_video, read_frames
+from pipelines.training.data.buckets import cut_into_pieces
+from pipelines.training.data.cuts import Bucket, cover
+from pipelines.training.data.pixels import read_pixels
 from tests.pipelines.training.data.pictures import read_well, write_picture
 
 FPS = 10
@@ -105,6 +108,29 @@ def test_what_is_no_video_says_why_and_opens_no_other_file(tmp_path: Path, conte
     with pytest.raises(ForeignVideoError) as caught:
         measure_video(tmp_path / "a.mp4")
     assert str(caught.value.detail).startswith(reason) and str(tmp_path) not in str(caught.value.whole)
+
+
+def test_the_first_frame_of_a_blink_is_read_at_any_rate(tmp_path: Path) -> None:
+    file = make(tmp_path / "a.mp4", *H264, source="color=c=gray:s=64x32:r=60:d=0.05")
+    assert len([*read_frames(file, width=64, height=32, fps=1, frames=1)]) == 1
+
+
+@pytest.mark.parametrize("name", ["a.mp4", "a.gif"])
+def test_a_piece_of_a_clip_is_read_from_where_it_begins(tmp_path: Path, name: str) -> None:
+    make(tmp_path / name, *(H264 if name == "a.mp4" else ()))
+    (whole,) = read_well(tmp_path, trigger="x", videos=True).examples
+    pieces, _ = cut_into_pieces([whole], {5}, fps=FPS)
+    cut = cover(64, 32, Bucket(64, 32, 5), fps=FPS)
+    read_whole = read_pixels(whole, cover(64, 32, Bucket(64, 32, 10), fps=FPS))
+    assert len(pieces) == 2
+    assert np.array_equal(np.concatenate([read_pixels(piece, cut) for piece in pieces]), read_whole)
+
+
+def test_frames_of_too_many_pixels_are_refused(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    file = make(tmp_path / "a.mp4", *H264)
+    monkeypatch.setattr(foreign_video, "MOST_PIXELS", 2000)
+    with pytest.raises(ForeignVideoError, match="It has 64x32 pixels"):
+        measure_video(file)
 
 
 def test_sound_alone_is_told_as_that(tmp_path: Path) -> None:

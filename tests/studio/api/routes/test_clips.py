@@ -111,7 +111,7 @@ def test_a_model_of_videos_learns_clips_and_pictures(
 
     worker.learn = learn
     worker.run_next()
-    assert seen == ["0000.mp4", "0000.txt", "0001.png", "0001.txt"]
+    assert seen == ["0001.mp4", "0001.txt", "0002.png", "0002.txt"]
     done = client.get(f"/api/v1/trainings/{answer.json()['id']}").json()
     assert done["job"]["state"] == "done"
     assert [one["is_video"] for one in done["pictures"]] == [True, False]

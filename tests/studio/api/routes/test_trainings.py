@@ -11,6 +11,7 @@ import pytest
 from fastapi.testclient import TestClient
 
 from pipelines.files.metadata import read_recipe_of
+from pipelines.messages import say
 from pipelines.models.catalog import Catalog, Shape
 from pipelines.runtime.weights import hub
 from pipelines.stages import Progress
@@ -169,6 +170,19 @@ def test_a_step_that_was_skipped_is_missing_in_the_curve_and_no_other(
     assert [point["step"] for point in done["points"]] == [step for step in range(1, 17) if step != 5]
 
 
+def test_what_the_engine_changed_of_its_data_is_told(client: TestClient, worker: Worker, ask: Ask) -> None:
+    job_id = ask()
+    usual = worker.learn
+
+    def learn(lesson: Lesson) -> Learnt:
+        lesson.on_event({"event": "note", "text": say("add at least one picture")})
+        return usual(lesson)
+
+    worker.learn = learn
+    worker.run_next()
+    assert look(client, job_id)["job"]["notes"] == ["add at least one picture"]
+
+
 def test_nothing_that_a_training_no_longer_needs_stays_on_the_disk(worker: Worker, ask: Ask) -> None:
     job_id = ask()
     worker.run_next()
@@ -188,7 +202,7 @@ def test_pictures_and_captions_lie_in_the_folder_only_while_it_learns(
 
     interrupt(worker, 3, note)
     worker.run_next()
-    assert seen == {"0000.txt": "A red zorb", "0001.txt": "zorb"}
+    assert seen == {"0001.txt": "A red zorb", "0002.txt": "zorb"}
     assert not folder.exists()
 
 
@@ -572,6 +586,8 @@ def test_where_people_log_in_only_those_who_were_named_train(  # noqa: PLR0917 -
     assert client.get("/api/v1/trainings/choices").json()["may_train"] is (status == 201)
     answer = client.post("/api/v1/trainings", json=asked)
     assert answer.status_code == status, answer.text
+    clip = client.post("/api/v1/clips", content=b"hello")
+    assert clip.status_code == (422 if status == 201 else 403), "no others make the server write videos"
 
 
 def test_a_long_curve_is_thinned(client: TestClient, worker: Worker, ask: Ask) -> None:

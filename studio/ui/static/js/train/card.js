@@ -58,9 +58,10 @@ function stateText(training, job) {
   const saved = training.saved_step ? t("train.saved", { step: training.saved_step, steps: job.steps }) : "";
   if (job.state === "running") return training.pause_requested ? pausingText(job) : progressLine(job);
   if (job.state === "queued") return [waitingLine(job, placeOf(job)), saved].filter(Boolean).join(" · ");
-  if (job.state === "done") return [t("state.done"), took, cost, when].filter(Boolean).join(" · ");
+  const notes = saidList(job, "notes");
+  if (job.state === "done") return [t("state.done"), took, cost, when, ...notes].filter(Boolean).join(" · ");
   const why = job.error ? together(said(job.error, "detail"), said(job.error, "advice")) : "";
-  return [t(`state.${job.state}`), saved, when, why, ...saidList(job, "notes")].filter(Boolean).join(" · ");
+  return [t(`state.${job.state}`), saved, when, why, ...notes].filter(Boolean).join(" · ");
 }
 
 function drawActions(place, { name: training }, actions) {

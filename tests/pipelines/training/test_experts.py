@@ -1,0 +1,51 @@
+"""Wan 2.2's experts learn a clip one after the other, each into a file that says which one it changes."""
+
+from pathlib import Path
+
+import numpy as np
+from diffusers import WanPipeline
+
+from pipelines import registry
+from pipelines.files.metadata import read_recipe_of
+from pipelines.files.video import write_mp4
+from pipelines.loras.files import inspect_lora
+from pipelines.models.catalog import load_catalog
+from pipelines.recipes.recipe import Recipe
+from pipelines.stages import ignore_progress
+from pipelines.training.checks import check_training
+from pipelines.training.engine.loop import Stop
+from pipelines.training.place import Place
+from pipelines.training.run import train
+from pipelines.training.settings import read_settings
+from tests.pipelines.families.wan.conftest import KINDS, PROMPT, make_small, write_checkpoint
+
+
+def test_each_expert_learns_and_diffusers_takes_both_files(tmp_path: Path, cache_dir: Path) -> None:
+    write_checkpoint(tmp_path / "models" / "experts", KINDS["experts"], seed=0)
+    frames = np.random.default_rng(0).integers(0, 256, (12, 32, 32, 3), np.uint8)
+    (tmp_path / "data").mkdir()
+    write_mp4(tmp_path / "data" / "a.mp4", frames, Recipe(model="x", prompt="x", fps=16))
+    model = make_small(load_catalog(tmp_path / "models", tmp_path / "loras").get("experts"), KINDS["experts"])
+    settings = read_settings(
+        {"model": "experts", "data": (str(tmp_path / "data"),), "lora": True, "steps": 1, "rank": 2, "mesh": "dp=1",
+         "global_batch_size": 1, "caption": PROMPT, "sample": (PROMPT,), "sample_every": 1}
+    )  # fmt: skip
+    checked = check_training(settings, model, registry.find_learner(model), name="clip")
+    assert checked.buckets == {"32x32x9": 1}
+    place = Place(output=tmp_path / "out", cache=tmp_path / "cache", cache_dir=cache_dir)
+
+    result = train(
+        settings, checked, place, stop=Stop(), on_event=lambda _event: None, on_progress=ignore_progress
+    )  # fmt: skip
+
+    high, low = result.files
+    assert [inspect_lora(file, ref=file.stem).expert for file in (high, low)] == ["high", "low"]
+    second = read_recipe_of(tmp_path / "out" / "samples" / "clip-000001_low_noise-0.mp4")
+    assert second is not None
+    assert [lora.ref for lora in second.loras] == ["clip_high_noise", "clip-000001_low_noise"]
+    pipeline = WanPipeline.from_pretrained(tmp_path / "models" / "experts")
+    pipeline.load_lora_weights(high, adapter_name="high")
+    pipeline.load_lora_weights(low, adapter_name="low", load_into_transformer_2=True)
+    layers = [{name.split(".lora_A")[0] for name in expert.state_dict() if ".lora_A" in name}
+              for expert in (pipeline.transformer, pipeline.transformer_2)]  # fmt: skip
+    assert len(layers[0]) > 10 and layers[0] == layers[1]
