@@ -251,7 +251,7 @@ class StateFolder:
         self._remove_partial()
 
     def _meet(self, *, key: str, timeout_ms: int) -> None:  # noqa: ARG002 - whoever dies is missed by JAX
-        """Waits for the other hosts within a save, as orbax asks of any thread; raises OSError if one's disk refused it.
+        """Waits for the other hosts within a save, as orbax asks, in any thread; raises OSError if a disk refused it.
 
         Orbax comes here while it fails, too, to note that nothing is written any more, which it must get to do.
         """
