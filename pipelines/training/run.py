@@ -5,8 +5,9 @@ got wrong is found by `check` before a weight is read.
 """
 
 import functools
+import json
 import time
-from collections.abc import Sequence
+from collections.abc import Mapping, Sequence
 from contextlib import suppress
 from dataclasses import dataclass, replace
 from pathlib import Path
@@ -33,12 +34,13 @@ from pipelines.training.data.prior import FOLDER, PriorMaker
 from pipelines.training.data.rows import RowSource
 from pipelines.training.engine import placement
 from pipelines.training.engine.denoiser import Origin, choose_denoisers
-from pipelines.training.engine.learning import Learning
+from pipelines.training.engine.learning import Learning, list_facts_of
 from pipelines.training.engine.loop import OnEvent, Stop
 from pipelines.training.engine.objective import predict_as_asked
 from pipelines.training.place import Place
+from pipelines.training.results.facts import refuse_differences
 from pipelines.training.results.own_parts import list_own_parts, write_own_parts
-from pipelines.training.results.state import find_newest_of
+from pipelines.training.results.state import find_newest_of, read_facts
 from pipelines.training.settings import TrainingSettings
 from pipelines.training.together import compare_hosts, find_common_folder
 
@@ -106,6 +108,10 @@ def _train(
         on_progress=on_progress,
         files=architecture.read_files(model),
     )
+    chosen = choose_denoisers(learner.list_denoisers(folder, scheduler_config), settings)
+    for denoiser in chosen:
+        facts = list_facts_of(settings, checked, origin, denoiser, scheduler_config=scheduler_config)
+        _refuse_strange_state(place.output / f"state{denoiser.ending}", facts, is_whole=not checked.prior_prompts)
     for note in list_too_long(
         checked.examples, model, trigger=settings.trigger or "", write_prompt=learner.write_prompt
     ):  # now that its tokenizer is here
@@ -128,7 +134,6 @@ def _train(
             compiles=counter.compiled - compiles,
         )
     checked, (rows, held) = whole, prepared
-    chosen = choose_denoisers(learner.list_denoisers(folder, scheduler_config), settings)
     written = _write_own_parts(origin, place, chosen) if settings.full else ()
     files: list[Path] = []
     steps, loss = 0, None
@@ -158,6 +163,17 @@ def _train(
         seconds=time.monotonic() - started,
         compiles=counter.compiled - compiles,
     )
+
+
+def _refuse_strange_state(folder: Path, facts: Mapping[str, Any], *, is_whole: bool) -> None:
+    """Raises RecipeError for the state of another training before anything is encoded, which may take hours.
+
+    Without `is_whole` prior pictures are still to be made, and what all of the data is will be known then.
+    """
+    found = hosts.agree("the newest state's facts", read_facts(folder))
+    asked = {name: value for name, value in facts.items() if is_whole or name not in ("data", "prior")}
+    if found is not None:
+        refuse_differences(found, json.loads(json.dumps(asked)), folder.parent)
 
 
 def _add_prior(

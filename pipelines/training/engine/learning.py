@@ -50,6 +50,24 @@ SAMPLED = 8
 VALIDATED = 20
 
 
+def list_facts_of(
+    settings: TrainingSettings,
+    checked: Checked,
+    origin: Origin,
+    denoiser: Denoiser,
+    *,
+    scheduler_config: Mapping[str, Any],
+) -> dict[str, Any]:
+    """Lists what a state is for, and what a run that goes on with it may change."""
+    return list_facts(
+        settings, origin.learner, scheduler_config,
+        model=origin.model.id, revision=origin.model.revision, expert=denoiser.component,
+        global_batch_size=checked.batch_size, data=checked.fingerprint,
+        prior=checked.prior_fingerprint, steps=checked.steps,
+        dtype=np.dtype(choose_compute_dtype(settings, origin.mesh)).name,
+    )  # fmt: skip
+
+
 @dataclass(frozen=True, kw_only=True)
 class Learning:
     """The training of one denoiser; `written` are components that lie in the output folder already.
@@ -81,7 +99,9 @@ class Learning:
                 place.output / f"state{self.denoiser.ending}", keep=settings.keep, is_common=place.is_common
             )
             stack.callback(states.close)
-            facts = self._list_facts()
+            facts = list_facts_of(
+                settings, self.checked, self.origin, self.denoiser, scheduler_config=self.scheduler_config
+            )
             first = 0
             if states.newest is not None:
                 state = states.load(describe_state(state), facts, tell=self._note)
@@ -226,17 +246,6 @@ class Learning:
                 sort_keys=True,
             ),
         }
-
-    def _list_facts(self) -> dict[str, Any]:
-        """Lists what a state is for, and what a run that goes on with it may change."""
-        model = self.origin.model
-        return list_facts(
-            self.settings, self.origin.learner, self.scheduler_config,
-            model=model.id, revision=model.revision, expert=self.denoiser.component,
-            global_batch_size=self.checked.batch_size, data=self.checked.fingerprint,
-            prior=self.checked.prior_fingerprint, steps=self.checked.steps,
-            dtype=np.dtype(choose_compute_dtype(self.settings, self.origin.mesh)).name,
-        )  # fmt: skip
 
     def _open_packs(self) -> Packs | None:
         """Opens what `compile --train` wrote for this model and these devices."""

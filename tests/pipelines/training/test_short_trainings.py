@@ -163,6 +163,7 @@ def test_what_changes_the_meaning_of_a_state_is_refused_by_name(short: Short, as
     with pytest.raises(RecipeError, match="another output folder") as told:
         short.run("state", **asked)
     assert asked.keys() <= told.value.fields.keys()
+    assert not short.list("preparing"), "it is refused before anything is encoded"
 
 
 def test_what_may_change_is_said(short: Short) -> None:
