@@ -7,6 +7,7 @@ outside the program (a gated model, a damaged file) end with exit code 1 and one
 import errno
 import functools
 import sys
+from collections.abc import Callable
 from typing import Any
 
 import typer
@@ -126,22 +127,23 @@ def translate_old_flags(words: list[str]) -> list[str]:
     """Returns the command line with the flags of older scripts replaced (old_flags.py), and says what changed."""
     if words and words[0] == "compile" and "--train" in words:
         return [COMPILE_TRAINING, *(word for word in words[1:] if word != "--train")]
+    find_pod = functools.partial(hosts.find_address, None, None, None)
+    is_first = functools.partial(old_training_flags.is_first_host, words[1:], find_pod)
     if words and words[0] == "train":
-        find_pod = functools.partial(hosts.find_address, None, None, None)
         count = functools.partial(old_training_flags.count_hosts, words[1:], find_pod)
-        return [words[0], *_tell(old_training_flags.translate(words[1:], count_hosts=count))]
+        return [words[0], *_tell(old_training_flags.translate(words[1:], count_hosts=count), is_first)]
     if not words or words[0] not in old_flags.COMMANDS:
         return words
     name, *arguments = words
     known = {
         flag.lstrip("-").replace("-", "_") for option in build_group().commands[name].params for flag in option.opts
     }
-    return [name, *_tell(old_flags.translate(name, arguments, known=known))]
+    return [name, *_tell(old_flags.translate(name, arguments, known=known), is_first)]
 
 
-def _tell(translated: old_flags.Translated) -> list[str]:
-    """Says what changed and returns the command line of today."""
-    for note in translated.notes:
+def _tell(translated: old_flags.Translated, is_first: Callable[[], bool]) -> list[str]:
+    """Says what changed, on the first of several hosts, and returns the command line of today."""
+    for note in translated.notes if translated.notes and is_first() else ():
         typer.echo(f"lumesh: {note}", err=True)
     return translated.arguments
 

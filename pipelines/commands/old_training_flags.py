@@ -85,14 +85,31 @@ class _Script:
 
 def count_hosts(arguments: Sequence[str], find_pod: Callable[[], Address | None]) -> int:
     """Returns how many hosts work together: as --processes says, else as the pod does that this host is one of."""
+    given = _find_number("--processes", arguments)
+    if given is not None:
+        return given or 1  # the option says what is wrong with 0
+    pod = find_pod()
+    return 1 if pod is None else pod.processes
+
+
+def is_first_host(arguments: Sequence[str], find_pod: Callable[[], Address | None]) -> bool:
+    """Returns whether this is the host that speaks: as --process says, else as the pod does."""
+    given = _find_number("--process", arguments)
+    if given is not None:
+        return given == 0
+    pod = find_pod()
+    return pod is None or pod.process == 0
+
+
+def _find_number(option: str, arguments: Sequence[str]) -> int | None:
+    """Returns the number behind an option, 1 for what is none, and None where it is not given."""
     words = [*arguments]
     for number, word in enumerate(words):
         flag, has_value, value = word.partition("=")
-        if flag == "--processes":
+        if flag == option:
             text = value if has_value else "".join(words[number + 1 : number + 2])
-            return int(text) if text.isdecimal() and int(text) else 1  # else the option says what is wrong with it
-    pod = find_pod()
-    return 1 if pod is None else pod.processes
+            return int(text) if text.isdecimal() else 1  # else the option says what is wrong with it
+    return None
 
 
 def translate(arguments: Sequence[str], *, count_hosts: Callable[[], int] = lambda: 1) -> Translated:

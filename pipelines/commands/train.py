@@ -79,11 +79,11 @@ def train(
     settings = read_settings({"model": model, **given}, config)
     name = name if name is not None else read_name(config)
     found = find_model(place.catalog, settings.model)
-    settings = choose_rate(settings, found)
+    address = hosts.find_address(coordinator, processes, process)
+    settings = choose_rate(settings, found, is_told=address is None or address.process == 0)
     if not found.learns_from:  # else only what it starts from is of that revision, not what makes the samples
         found = found.choose_start(revision=settings.revision, variant=settings.variant)
     output: list[Path] = []
-    address = hosts.find_address(coordinator, processes, process)
     joined = hosts.together(
         address,
         on_loss=lambda: tell_how_to_go_on(output),
@@ -96,12 +96,13 @@ def train(
         )  # fmt: skip
 
 
-def choose_rate(settings: TrainingSettings, model: Model) -> TrainingSettings:
-    """Returns the settings with a small model's learning rate where none is asked, which is said."""
+def choose_rate(settings: TrainingSettings, model: Model, *, is_told: bool = True) -> TrainingSettings:
+    """Returns the settings with a small model's learning rate where none is asked, which the first host tells."""
     is_free = settings.optimizer == "prodigy"  # it finds its rate by itself, of which 0.002 would be a 500th
     if not model.is_demo or not settings.lora or settings.learning_rate is not None or is_free:
         return settings
-    typer.echo(f"lumesh: {model.id} is small and learns at {DEMO_RATE}; --learning_rate changes that", err=True)
+    if is_told:
+        typer.echo(f"lumesh: {model.id} is small and learns at {DEMO_RATE}; --learning_rate changes that", err=True)
     return settings.model_copy(update={"learning_rate": DEMO_RATE})
 
 

@@ -123,7 +123,7 @@ def _train(
         if whole is not None:
             compare_hosts(settings, whole)
     prepared = None
-    if whole is not None and not _is_stopped(stop, "stop before the rows"):
+    if whole is not None and not stop.ask_all("stop before the rows"):
         prepared = _prepare_rows(settings, whole, place, origin, stop=stop, on_event=on_event)
     if whole is None or prepared is None:
         return Result(
@@ -154,7 +154,7 @@ def _train(
             on_event=on_event,
         ).run()
         files += made
-        if _is_stopped(stop, "stop"):
+        if stop.ask_all("stop"):
             break
     return Result(
         files=tuple(dict.fromkeys(files)) if len(files) >= len(chosen) else (),  # two experts share a folder
@@ -195,14 +195,6 @@ def _add_prior(
         return None
     with_prior = settings.model_copy(update={"data": (*settings.data, f"{folder},prior")})
     return check_training(with_prior, checked.model, origin.learner, name=checked.name)
-
-
-def _is_stopped(stop: Stop, topic: str) -> bool:
-    """Returns whether one of the hosts was told to stop, which all are then."""
-    is_over = any(hosts.collect(topic, stop.is_asked))
-    if is_over:
-        stop.ask("another host")
-    return is_over  # what a host hears while it waits for the others counts at the next question
 
 
 class _StoppedError(Exception):
@@ -263,7 +255,7 @@ def _prepare_rows(
         rows.prepare(checked.steps, *readers, count)
         if held is not None:
             held.prepare(held.schedule.steps_per_epoch, *readers, count)
-    return None if _is_stopped(stop, "stop before the steps") else (rows, held)
+    return None if stop.ask_all("stop before the steps") else (rows, held)
 
 
 def _write_own_parts(origin: Origin, place: Place, chosen: Sequence[Denoiser]) -> tuple[str, ...]:
