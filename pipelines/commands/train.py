@@ -173,9 +173,11 @@ def tell_how_to_go_on(output: Sequence[Path]) -> str:
     from pipelines.training.results.state import find_newest_of
 
     step = max((find_newest_of(folder) for folder in output), default=0)
-    return (
-        f"the same command goes on from step {step}." if step else "no state was saved; the same command begins anew."
-    )
+    if step:
+        return f"the same command goes on from step {step}."
+    if not hosts.is_leader():  # where hosts share no folder, the first one alone knows
+        return "the same command goes on from the first host's last state, or begins anew."
+    return "no state was saved; the same command begins anew."
 
 
 def print_error(line: str) -> None:
