@@ -21,6 +21,7 @@ from pipelines.commands import (
     doctor,
     encoder_server,
     generate,
+    host_flags,
     loras,
     make_demo,
     models,
@@ -91,7 +92,17 @@ def main(arguments: list[str] | None = None) -> int:
         typer.echo(f"lumesh: {line}", err=True)
         if given[:1] == ["train"] and "--json" in given:
             train.print_error(line)
+        if code != STOPPED and given[:1] and given[0] in host_flags.COMMANDS and not hosts.have_met():
+            _tell_others(given[1:], line, code)
     return code
+
+
+def _tell_others(arguments: list[str], line: str, code: int) -> None:
+    """Tells the other hosts, which wait for this one, that it has ended before it came to them."""
+    address = host_flags.find_address(arguments)
+    if address is not None:
+        typer.echo("lumesh: telling the other hosts", err=True)
+        hosts.tell_failure(address, line, code)
 
 
 def _run(arguments: list[str]) -> tuple[int, str | None]:
@@ -128,9 +139,9 @@ def translate_old_flags(words: list[str]) -> list[str]:
     if words and words[0] == "compile" and "--train" in words:
         return [COMPILE_TRAINING, *(word for word in words[1:] if word != "--train")]
     find_pod = functools.partial(hosts.find_address, None, None, None)
-    is_first = functools.partial(old_training_flags.is_first_host, words[1:], find_pod)
+    is_first = functools.partial(host_flags.is_first_host, words[1:], find_pod)
     if words and words[0] == "train":
-        count = functools.partial(old_training_flags.count_hosts, words[1:], find_pod)
+        count = functools.partial(host_flags.count_hosts, words[1:], find_pod)
         return [words[0], *_tell(old_training_flags.translate(words[1:], count_hosts=count), is_first)]
     if not words or words[0] not in old_flags.COMMANDS:
         return words

@@ -10,7 +10,6 @@ from dataclasses import dataclass
 from pipelines.commands.old_flags import Translated
 from pipelines.errors import RecipeError
 from pipelines.messages import english
-from pipelines.runtime.devices.hosts import Address
 
 _RENAMED = {
     "dataset_name": "data",
@@ -81,35 +80,6 @@ class _Script:
     averages: bool = False
     whole_batch: int | None = None
     rate: float | None = None
-
-
-def count_hosts(arguments: Sequence[str], find_pod: Callable[[], Address | None]) -> int:
-    """Returns how many hosts work together: as --processes says, else as the pod does that this host is one of."""
-    given = _find_number("--processes", arguments)
-    if given is not None:
-        return given or 1  # the option says what is wrong with 0
-    pod = find_pod()
-    return 1 if pod is None else pod.processes
-
-
-def is_first_host(arguments: Sequence[str], find_pod: Callable[[], Address | None]) -> bool:
-    """Returns whether this is the host that speaks: as --process says, else as the pod does."""
-    given = _find_number("--process", arguments)
-    if given is not None:
-        return given == 0
-    pod = find_pod()
-    return pod is None or pod.process == 0
-
-
-def _find_number(option: str, arguments: Sequence[str]) -> int | None:
-    """Returns the number behind an option, 1 for what is none, and None where it is not given."""
-    words = [*arguments]
-    for number, word in enumerate(words):
-        flag, has_value, value = word.partition("=")
-        if flag == option:
-            text = value if has_value else "".join(words[number + 1 : number + 2])
-            return int(text) if text.isdecimal() else 1  # else the option says what is wrong with it
-    return None
 
 
 def translate(arguments: Sequence[str], *, count_hosts: Callable[[], int] = lambda: 1) -> Translated:

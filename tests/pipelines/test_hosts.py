@@ -312,12 +312,23 @@ def test_a_host_that_waits_for_the_others_says_so_and_hears_ctrl_c() -> None:
     assert waiting.returncode == -signal.SIGINT
 
 
-def test_a_host_that_has_to_be_mended_ends_the_others_with_its_reason_and_its_code(alone: Alone) -> None:
+@pytest.mark.parametrize(
+    ("own", "said"),
+    [
+        (["tiny", "--data", "nowhere"], "data: There is no folder or file nowhere"),
+        (["nosuchmodel", "--data", "nowhere"], "model: There is no model"),  # before it joins the others
+        (["tiny", "--no-such-flag"], "No such option: --no-such-flag"),  # before its options are read
+    ],
+)
+@pytest.mark.parametrize("place", [0, 1])
+def test_a_host_that_has_to_be_mended_ends_the_others_with_its_reason_and_its_code(
+    alone: Alone, own: list[str], said: str, place: int
+) -> None:
     address = ["--coordinator", f"127.0.0.1:{find_free_port()}", "--processes", "2", "--process"]
-    command = ["-m", "pipelines", "train", "tiny", "--lora", "--data-dir", str(alone.folder), "--allow-cpu", "--check"]
-    places = (alone.settings["data"][0], str(alone.folder / "nowhere"))
-    running = [start(one, *command, "--data", places[one], *address, str(one)) for one in range(2)]
-    said = [process.communicate(timeout=START_S)[0] for process in running]
-    assert [process.returncode for process in running] == [2, 2], said[0][-3000:] + said[1][-3000:]
-    assert f"host 1 ended: data: There is no folder or file {places[1]}" in said[0]
-    assert "the same command" not in said[0]
+    command = ["-m", "pipelines", "train", "--lora", "--data-dir", str(alone.folder), "--allow-cpu", "--check"]
+    asked = [["tiny", "--data", alone.settings["data"][0]], own][:: 1 if place else -1]
+    running = [start(one, *command, *asked[one], *address, str(one)) for one in range(2)]
+    told = [process.communicate(timeout=START_S)[0] for process in running]
+    assert [process.returncode for process in running] == [2, 2], told[0][-3000:] + told[1][-3000:]
+    assert f"host {place} ended: {said}" in told[1 - place] and said in told[place]
+    assert "the same command" not in told[1 - place]

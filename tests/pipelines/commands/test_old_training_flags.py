@@ -8,7 +8,8 @@ from typing import get_args
 import pytest
 from typer.models import OptionInfo
 
-from pipelines.commands.old_training_flags import count_hosts, is_first_host, translate
+from pipelines.commands.host_flags import count_hosts, find_address, is_first_host
+from pipelines.commands.old_training_flags import translate
 from pipelines.commands.train import build_command
 from pipelines.errors import RecipeError
 from pipelines.runtime.devices.hosts import Address
@@ -163,3 +164,9 @@ def test_the_first_host_alone_tells_what_became_of_flags() -> None:
     second = Address(coordinator="10.0.0.2:8476", processes=8, process=1)
     assert is_first_host([], lambda: None) and not is_first_host([], lambda: second)
     assert is_first_host(["--process", "0"], lambda: second) and not is_first_host(["--process=3"], lambda: None)
+
+
+def test_a_host_that_ends_early_knows_its_place_by_its_own_words() -> None:
+    words = ["--no-such-flag", "--coordinator=10.0.0.2:8476", "--processes", "2", "--process=1"]
+    assert find_address(words) == Address(coordinator="10.0.0.2:8476", processes=2, process=1)
+    assert find_address(words[1:2]) is None and find_address([*words[1:4], "--process=x"]) is None
