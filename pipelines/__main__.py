@@ -7,6 +7,7 @@ outside the program (a gated model, a damaged file) end with exit code 1 and one
 import errno
 import functools
 import sys
+from collections.abc import Callable
 from typing import Any
 
 import typer
@@ -20,6 +21,7 @@ from pipelines.commands import (
     doctor,
     encoder_server,
     generate,
+    host_flags,
     loras,
     make_demo,
     models,
@@ -90,7 +92,17 @@ def main(arguments: list[str] | None = None) -> int:
         typer.echo(f"lumesh: {line}", err=True)
         if given[:1] == ["train"] and "--json" in given:
             train.print_error(line)
+        if code != STOPPED and given[:1] and given[0] in host_flags.COMMANDS and not hosts.have_met():
+            _tell_others(given[1:], line, code)
     return code
+
+
+def _tell_others(arguments: list[str], line: str, code: int) -> None:
+    """Tells the other hosts, which wait for this one, that it has ended before it came to them."""
+    address = host_flags.find_address(arguments)
+    if address is not None:
+        typer.echo("lumesh: telling the other hosts", err=True)
+        hosts.tell_failure(address, line, code)
 
 
 def _run(arguments: list[str]) -> tuple[int, str | None]:
@@ -128,22 +140,23 @@ def translate_old_flags(words: list[str]) -> list[str]:
         # `--model`, as of `compile` and `plan`, names the model, which is an argument here.
         rest = (word.removeprefix("--model=") for word in words[1:] if word not in ("--train", "--model"))
         return [COMPILE_TRAINING, *rest]
+    find_pod = functools.partial(hosts.find_address, None, None, None)
+    is_first = functools.partial(host_flags.is_first_host, words[1:], find_pod)
     if words and words[0] == "train":
-        find_pod = functools.partial(hosts.find_address, None, None, None)
-        count = functools.partial(old_training_flags.count_hosts, words[1:], find_pod)
-        return [words[0], *_tell(old_training_flags.translate(words[1:], count_hosts=count))]
+        count = functools.partial(host_flags.count_hosts, words[1:], find_pod)
+        return [words[0], *_tell(old_training_flags.translate(words[1:], count_hosts=count), is_first)]
     if not words or words[0] not in old_flags.COMMANDS:
         return words
     name, *arguments = words
     known = {
         flag.lstrip("-").replace("-", "_") for option in build_group().commands[name].params for flag in option.opts
     }
-    return [name, *_tell(old_flags.translate(name, arguments, known=known))]
+    return [name, *_tell(old_flags.translate(name, arguments, known=known), is_first)]
 
 
-def _tell(translated: old_flags.Translated) -> list[str]:
-    """Says what changed and returns the command line of today."""
-    for note in translated.notes:
+def _tell(translated: old_flags.Translated, is_first: Callable[[], bool]) -> list[str]:
+    """Says what changed, on the first of several hosts, and returns the command line of today."""
+    for note in translated.notes if translated.notes and is_first() else ():
         typer.echo(f"lumesh: {note}", err=True)
     return translated.arguments
 

@@ -10,7 +10,6 @@ from dataclasses import dataclass
 from pipelines.commands.old_flags import Translated
 from pipelines.errors import RecipeError
 from pipelines.messages import english
-from pipelines.runtime.devices.hosts import Address
 
 _RENAMED = {
     "dataset_name": "data",
@@ -80,18 +79,6 @@ class _Script:
     averages: bool = False
     whole_batch: int | None = None
     rate: float | None = None
-
-
-def count_hosts(arguments: Sequence[str], find_pod: Callable[[], Address | None]) -> int:
-    """Returns how many hosts work together: as --processes says, else as the pod does that this host is one of."""
-    words = [*arguments]
-    for number, word in enumerate(words):
-        flag, has_value, value = word.partition("=")
-        if flag == "--processes":
-            text = value if has_value else "".join(words[number + 1 : number + 2])
-            return int(text) if text.isdecimal() and int(text) else 1  # else the option says what is wrong with it
-    pod = find_pod()
-    return 1 if pod is None else pod.processes
 
 
 def translate(arguments: Sequence[str], *, count_hosts: Callable[[], int] = lambda: 1) -> Translated:

@@ -87,11 +87,11 @@ def train(
     settings = read_settings({"model": model, **given}, config)
     name = name if name is not None else read_name(config)
     found = find_model(place.catalog, settings.model, revision=settings.revision)
-    settings = take_rank(choose_rate(settings, found), found)
+    address = hosts.find_address(coordinator, processes, process)
+    settings = take_rank(choose_rate(settings, found, is_told=address is None or address.process == 0), found)
     if not found.learns_from:  # else only what it starts from is of that revision, not what makes the samples
         found = found.choose_start(revision=settings.revision, variant=settings.variant)
     output: list[Path] = []
-    address = hosts.find_address(coordinator, processes, process)
     joined = hosts.together(
         address,
         on_loss=lambda: tell_how_to_go_on(output),
@@ -104,12 +104,13 @@ def train(
         )  # fmt: skip
 
 
-def choose_rate(settings: TrainingSettings, model: Model) -> TrainingSettings:
-    """Returns the settings with a small model's learning rate where none is asked, which is said."""
+def choose_rate(settings: TrainingSettings, model: Model, *, is_told: bool = True) -> TrainingSettings:
+    """Returns the settings with a small model's learning rate where none is asked, which the first host tells."""
     is_free = settings.optimizer == "prodigy"  # it finds its rate by itself, of which 0.002 would be a 500th
     if not model.is_demo or not settings.lora or settings.learning_rate is not None or is_free:
         return settings
-    typer.echo(f"lumesh: {model.id} is small and learns at {DEMO_RATE}; --learning_rate changes that", err=True)
+    if is_told:
+        typer.echo(f"lumesh: {model.id} is small and learns at {DEMO_RATE}; --learning_rate changes that", err=True)
     return settings.model_copy(update={"learning_rate": DEMO_RATE})
 
 
@@ -194,9 +195,11 @@ def tell_how_to_go_on(output: Sequence[Path]) -> str:
     from pipelines.training.results.state import find_newest_of
 
     step = max((find_newest_of(folder) for folder in output), default=0)
-    return (
-        f"the same command goes on from step {step}." if step else "no state was saved; the same command begins anew."
-    )
+    if step:
+        return f"the same command goes on from step {step}."
+    if not hosts.is_leader():  # where hosts share no folder, the first one alone knows
+        return "the same command goes on from the first host's last state, or begins anew."
+    return "no state was saved; the same command begins anew."
 
 
 def print_error(line: str) -> None:

@@ -12,6 +12,8 @@ from pipelines.messages import say
 from pipelines.runtime.devices import hosts
 
 LOCK = ".lock"
+MARK = ".hosts-"
+"""How a file begins by which hosts find out whether they see the same folder."""
 
 
 @dataclass(frozen=True, kw_only=True)

@@ -5,9 +5,10 @@ got wrong is found by `check` before a weight is read.
 """
 
 import functools
+import json
 import shutil
 import time
-from collections.abc import Sequence
+from collections.abc import Mapping, Sequence
 from contextlib import suppress
 from dataclasses import dataclass, replace
 from pathlib import Path
@@ -37,14 +38,15 @@ from pipelines.training.data.rows import RowSource
 from pipelines.training.data.trainings import SETTINGS, is_training
 from pipelines.training.engine import placement
 from pipelines.training.engine.denoiser import Origin, choose_denoisers
-from pipelines.training.engine.learning import BORROWED, Learning
+from pipelines.training.engine.learning import BORROWED, Learning, list_facts_of
 from pipelines.training.engine.loop import OnEvent, Stop
 from pipelines.training.engine.objective import predict_as_asked
 from pipelines.training.place import Place
+from pipelines.training.results.facts import refuse_differences
 from pipelines.training.results.model_folder import list_absent
 from pipelines.training.results.own_parts import list_own_parts, write_own_parts
 from pipelines.training.results.room import check_room
-from pipelines.training.results.state import find_newest_of
+from pipelines.training.results.state import find_newest_of, read_facts
 from pipelines.training.settings import TrainingSettings
 from pipelines.training.together import compare_hosts, find_common_folder
 
@@ -113,12 +115,19 @@ def _train(
         files=architecture.read_files(model),
         denoisers=_find_denoisers(settings, model, learner.list_denoisers(folder, scheduler_config), on_progress),
     )
+    chosen = choose_denoisers(learner.list_denoisers(folder, scheduler_config), settings)
+
+    def refuse_strange_states(checked: Checked, *, is_whole: bool) -> None:
+        for denoiser in chosen:
+            facts = list_facts_of(settings, checked, origin, denoiser, scheduler_config=scheduler_config)
+            _refuse_strange_state(place.output / f"state{denoiser.ending}", facts, is_whole=is_whole)
+
+    refuse_strange_states(checked, is_whole=not checked.prior_prompts)
     for note in list_too_long(
         checked.examples, model, trigger=settings.trigger or "", write_prompt=learner.write_prompt
     ):  # now that its tokenizer is here
         if note not in checked.notes:
             on_event({"event": "note", "text": note})
-    chosen = choose_denoisers(learner.list_denoisers(folder, scheduler_config), settings)
     if settings.full and place.is_written_here:
         check_room(origin, place, chosen, settings.save_precision)
         _tell_absent(folder, on_event)
@@ -127,8 +136,9 @@ def _train(
         whole = _add_prior(settings, checked, place, origin, stop=stop, on_event=on_event)
         if whole is not None:
             compare_hosts(settings, whole)
+            refuse_strange_states(whole, is_whole=True)
     prepared = None
-    if whole is not None and not _is_stopped(stop, "stop before the rows"):
+    if whole is not None and not stop.ask_all("stop before the rows"):
         prepared = _prepare_rows(settings, whole, place, origin, stop=stop, on_event=on_event)
     if whole is None or prepared is None:
         return Result(
@@ -141,16 +151,13 @@ def _train(
     checked, (rows, held) = whole, prepared
     learning = {one.component for one in chosen}
     written = list_own_parts(origin, learning) if settings.full else ()
-
-    def begin() -> None:
-        if hosts.is_leader():
-            _write_settings(settings, place)
-            for left in place.output.glob(f"{BORROWED}*"):  # by a run that was killed
-                shutil.rmtree(left, ignore_errors=True)
-        if settings.full and place.is_written_here:
-            write_own_parts(origin, place.output, learning)
-        hosts.wait("what the model has in files of its own is written")
-
+    if hosts.is_leader():
+        _write_settings(settings, place)
+        for left in place.output.glob(f"{BORROWED}*"):  # by a run that was killed
+            shutil.rmtree(left, ignore_errors=True)
+    if settings.full and place.is_written_here:
+        write_own_parts(origin, place.output, learning)
+    hosts.wait("what the model has in files of its own is written")
     files: list[Path] = []
     steps, loss = 0, None
     for number, denoiser in enumerate(chosen):
@@ -165,7 +172,6 @@ def _train(
             denoiser=denoiser,
             spell=architecture.spell,
             written=(*written, *(one.component for one in chosen[:number])),
-            begin=begin if number == 0 else lambda: None,
             rows=rows,
             held=held,
             stop=stop,
@@ -173,7 +179,7 @@ def _train(
             beside=tuple(files) if settings.lora else (),
         ).run()
         files += made
-        if _is_stopped(stop, "stop"):
+        if stop.ask_all("stop"):
             break
     return Result(
         files=tuple(dict.fromkeys(files)) if len(files) >= len(chosen) else (),  # two experts share a folder
@@ -211,6 +217,17 @@ def _tell_absent(base: Path, on_event: OnEvent) -> None:
         on_event({"event": "note", "text": text})
 
 
+def _refuse_strange_state(folder: Path, facts: Mapping[str, Any], *, is_whole: bool) -> None:
+    """Raises RecipeError for the state of another training before anything is encoded, which may take hours.
+
+    Without `is_whole` prior pictures are still to be made, and what all of the data is will be known then.
+    """
+    found = hosts.agree("the newest state's facts", read_facts(folder))
+    asked = {name: value for name, value in facts.items() if is_whole or name not in ("data", "prior")}
+    if found is not None:
+        refuse_differences(found, json.loads(json.dumps(asked)), folder.parent)
+
+
 def _add_prior(
     settings: TrainingSettings, checked: Checked, place: Place, origin: Origin, *, stop: Stop, on_event: OnEvent
 ) -> Checked | None:
@@ -230,14 +247,6 @@ def _add_prior(
         return None
     with_prior = settings.model_copy(update={"data": (*settings.data, f"{folder},prior")})
     return check_training(with_prior, checked.model, origin.learner, name=checked.name)
-
-
-def _is_stopped(stop: Stop, topic: str) -> bool:
-    """Returns whether one of the hosts was told to stop, which all are then."""
-    is_over = any(hosts.collect(topic, stop.is_asked))
-    if is_over:
-        stop.ask("another host")
-    return is_over  # what a host hears while it waits for the others counts at the next question
 
 
 class _StoppedError(Exception):
@@ -298,7 +307,7 @@ def _prepare_rows(
         rows.prepare(checked.steps, *readers, count)
         if held is not None:
             held.prepare(held.schedule.steps_per_epoch, *readers, count)
-    return None if _is_stopped(stop, "stop before the steps") else (rows, held)
+    return None if stop.ask_all("stop before the steps") else (rows, held)
 
 
 def _write_settings(settings: TrainingSettings, place: Place) -> None:

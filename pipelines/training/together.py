@@ -6,20 +6,23 @@ Not here: how hosts find each other (runtime/devices/hosts.py).
 """
 
 import secrets
+import time
 from dataclasses import replace
+from pathlib import Path
 
 from pipelines.files.whole import write_whole
 from pipelines.messages import Message, say
 from pipelines.runtime.devices import hosts
 from pipelines.runtime.kernels import switches
 from pipelines.training.checks import Checked
-from pipelines.training.place import Place
+from pipelines.training.place import MARK, Place
 from pipelines.training.settings import FLAGS, TrainingSettings
 from pipelines.training.start import hash_start
 
 OWN = {"hub_token", "data", "output", "profile", "model", "start_from", "validate_with", "prior_prompts"}
 """Settings that each host may have otherwise: secrets, and places of its own, of which what is in them is compared."""
-MARK = ".hosts"
+SEEN_S = 3.0
+"""How long a file that one host has written may take to be seen on another."""
 
 
 def compare_hosts(settings: TrainingSettings, checked: Checked, *, weights: str | None = None) -> None:
@@ -52,12 +55,12 @@ def find_common_folder(place: Place) -> tuple[Place, Message | None]:
     """
     if hosts.count() == 1 or not place.is_common:
         return place, None
-    mark = place.output / MARK
-    text = hosts.agree("mark", secrets.token_hex(8))
+    # A name of its own each time: NFS remembers for a while what was not there.
+    mark = place.output / f"{MARK}{hosts.agree('mark', secrets.token_hex(8))}"
     if hosts.is_leader():
-        write_whole(mark, text.encode())
+        write_whole(mark, b"")
     hosts.wait("the mark is written")
-    seen = hosts.collect("the mark is seen", mark.exists() and mark.read_text("utf-8") == text)
+    seen = hosts.collect("the mark is seen", _is_seen(mark))
     if hosts.is_leader():
         mark.unlink(missing_ok=True)
     if all(seen):
@@ -70,6 +73,13 @@ def find_common_folder(place: Place) -> tuple[Place, Message | None]:
         folder=place.output,
     )
     return replace(place, is_common=False), note
+
+
+def _is_seen(mark: Path) -> bool:
+    deadline_s = time.monotonic() + SEEN_S
+    while not (is_seen := mark.exists()) and time.monotonic() < deadline_s:
+        time.sleep(SEEN_S / 30)
+    return is_seen
 
 
 def _digest(text: str) -> str:

@@ -1,4 +1,4 @@
-"""What one of two hosts does in test_hosts.py: it goes on with a training, makes pictures, and is one of a slice.
+"""What one of two hosts does in test_hosts.py: it trains on, makes pictures, keeps states, and is one of a slice.
 
 `python -m tests.pipelines.on_two_hosts FOLDER PORT PROCESS` reads FOLDER/asked.json and leaves what it saw in
 FOLDER/seen-PROCESS.json, and its pictures in FOLDER/NAME-PROCESS.npy. FOLDER is a data directory.
@@ -6,6 +6,7 @@ What it does as a host of a slice is in tests/studio/worker/on_a_slice.py.
 """
 
 import json
+import resource
 import sys
 from pathlib import Path
 from typing import Any
@@ -15,6 +16,7 @@ import numpy as np
 from pipelines.runtime.devices import hosts
 from tests.studio.worker import on_a_slice
 
+FULL = 100_000  # bytes of the largest file that a full disk takes
 SKEW = 20.0  # the second host's clock seems to run so much slower
 
 
@@ -93,6 +95,54 @@ def make_pictures(asked: dict[str, Any], process: int) -> dict[str, Any]:
     return {"launches": launches, "previews": previews}
 
 
+def keep_states(folder: Path, process: int) -> dict[str, Any]:
+    """Saves states in a folder that both see, of which the second host's disk refuses one, and in a folder of each.
+
+    Returns what each save ended with, and what is read of the folders that only the first host keeps states in.
+    """
+    import jax
+    from jax.sharding import Mesh, NamedSharding, PartitionSpec
+
+    from pipelines.errors import LumeshError
+    from pipelines.training.results.state import StateFolder
+
+    mesh = Mesh(np.asarray(jax.devices()), ("all",))
+    apart = NamedSharding(mesh, PartitionSpec("all"))
+    described = {name: jax.ShapeDtypeStruct((500_000,), np.float32, sharding=apart) for name in "ab"}
+    noise = np.random.default_rng(0).normal(size=500_000).astype(np.float32)
+    state = {name: hosts.place(noise * number, apart) for number, name in enumerate("ab", start=1)}
+
+    common = StateFolder(folder / "common", keep=2)
+    told: list[str] = []
+    for step, limit in ((1, FULL if process else resource.RLIM_INFINITY), (2, resource.RLIM_INFINITY)):
+        before = resource.getrlimit(resource.RLIMIT_FSIZE)
+        resource.setrlimit(resource.RLIMIT_FSIZE, (limit, before[1]))  # Python ignores the signal
+        try:
+            common.save(step, state, {})
+            common.wait()
+            told.append("")
+        except OSError as error:
+            told.append(str(error))
+        resource.setrlimit(resource.RLIMIT_FSIZE, before)
+    common.close()
+
+    own = StateFolder(folder / f"own-{process}", keep=2, is_common=False)
+    own.save(3, state, {})
+    own.wait()
+    own.close()
+    own = StateFolder(folder / f"own-{process}", keep=2, is_common=False)
+    found = own.load(described, {})
+    is_whole = all((hosts.fetch(found[name]) == hosts.fetch(state[name])).all() for name in "ab")
+    newest = own.newest
+    own.close()
+    try:
+        StateFolder(folder / f"own-{1 - process}", keep=2, is_common=False)
+        refused = ""
+    except LumeshError as error:
+        refused = str(error)
+    return {"told": told, "common": common.newest, "own": newest, "is_whole": is_whole, "refused": refused}
+
+
 def main(folder: Path, port: int, process: int) -> None:
     """Does everything as host `process` of two."""
     asked = json.loads((folder / "asked.json").read_text("utf-8")) | {"process": process}
@@ -102,6 +152,7 @@ def main(folder: Path, port: int, process: int) -> None:
             # Only the second host is told to stop.
             "losses": learn(asked, output=folder / "half", stops_at=asked["stops_at"] if process else None),
             **make_pictures(asked, process),
+            "states": keep_states(folder, process),
         }
         (folder / f"seen-{process}.json").write_text(json.dumps(seen), "utf-8")
         on_a_slice.take_part(asked["slice"], folder, process)

@@ -46,6 +46,13 @@ TARGETS = r"to_[qv]$"  # few, since hosts add up the gradients of each
 START_S = 400.0  # two processes that compile, on a machine that may be busy
 ENDED_S = 60.0
 SAME_LOSS = 1e-5
+ALONE = """
+from pipelines.runtime.devices import hosts
+hosts.PATIENT_S = 0.1
+with hosts.together(hosts.Address(coordinator="127.0.0.1:{port}", processes=2, process=0), on_loss=lambda: ""):
+    pass
+"""
+"""A host that nobody comes to."""
 JOIN = """
 import time
 from pipelines.runtime.devices import hosts
@@ -129,7 +136,7 @@ def kill_one_of_two(alone: Alone) -> Killed:
     command = ["-m", "pipelines", "train", "tiny", "--data", alone.settings["data"][0], "--lora", f"--steps={STEPS}",
                "--global-batch-size", "4", "--rank", "4", "--learning-rate", "5e-3", "--mixed-precision", "no",
                "--targets", TARGETS, "--save-every-minutes", "0.001", "--lr-scheduler", "constant",
-               "--output", str(output), "--name", "zorb", "--data-dir", str(alone.folder),
+               "--output", str(output), "--name", "zorb", "--data-dir", str(alone.folder), "--json",
                "--coordinator", f"127.0.0.1:{port}", "--processes", "2"]  # fmt: skip
     running = [start(one, *command, "--process", str(one)) for one in range(2)]
     try:
@@ -186,6 +193,8 @@ def test_a_killed_host_ends_the_other_and_the_same_command_goes_on(killed: Kille
     assert killed.code == 75, killed.said[-3000:]
     (step,) = re.findall(r"lumesh: another host ended; the same command goes on from step (\d+)\.", killed.said)
     assert killed.saved == int(step)
+    end = json.loads(killed.said.splitlines()[-1])
+    assert end["event"] == "error" and end["error"].endswith(f"goes on from step {step}.")
     assert [*killed.resumed] == [*range(killed.saved + 1, killed.saved + MORE + 1)]
 
 
@@ -206,6 +215,22 @@ def test_all_hosts_stop_behind_one_step_when_one_of_them_is_told_to(killed: Kill
     own, other = (max(dict(seen["losses"])) for seen in two.seen)
     assert own == other
     assert 0 <= own - two.asked["stops_at"] <= LATE + AGREE_EVERY
+
+
+def test_a_state_that_one_hosts_disk_refuses_is_lost_to_all_and_the_next_one_is_kept(two: Two, alone: Alone) -> None:
+    for seen in two.seen:
+        first, second = seen["states"]["told"]
+        assert "File too large" in first and second == ""
+        assert seen["states"]["common"] == 2
+    assert "(on host 1)" in two.seen[0]["states"]["told"][0]
+    assert [entry.name for entry in (alone.folder / "common").iterdir()] == ["2"]
+
+
+def test_hosts_without_a_common_folder_go_on_from_what_the_first_one_keeps(two: Two, alone: Alone) -> None:
+    for seen in two.seen:
+        assert seen["states"]["is_whole"] and seen["states"]["own"] == 3
+        assert "Host 1 has a state after 3 steps, and the first host" in seen["states"]["refused"]
+    assert [[entry.name for entry in (alone.folder / f"own-{one}").iterdir()] for one in range(2)] == [["3"], []]
 
 
 def test_each_host_encodes_only_what_its_rows_need(two: Two, unbroken: dict[int, float], alone: Alone) -> None:
@@ -275,3 +300,35 @@ def test_a_host_that_waits_for_another_to_say_what_it_was_told_ends_by_sigterm(a
     assert waiting.returncode == 130 and "stopped" in said
     told, _ = other.communicate(timeout=ENDED_S)
     assert "host 0 ended: it was told to." in told
+
+
+def test_a_host_that_waits_for_the_others_says_so_and_hears_ctrl_c() -> None:
+    port = find_free_port()
+    waiting = start(0, "-c", ALONE.format(port=port))
+    assert waiting.stdout is not None
+    assert any(f"waiting at 127.0.0.1:{port} (host 0 of 2) for the other hosts" in line for line in waiting.stdout)
+    waiting.send_signal(signal.SIGINT)
+    waiting.communicate(timeout=ENDED_S)
+    assert waiting.returncode == -signal.SIGINT
+
+
+@pytest.mark.parametrize(
+    ("own", "said"),
+    [
+        (["tiny", "--data", "nowhere"], "data: There is no folder or file nowhere"),
+        (["nosuchmodel", "--data", "nowhere"], "model: There is no model"),  # before it joins the others
+        (["tiny", "--no-such-flag"], "No such option: --no-such-flag"),  # before its options are read
+    ],
+)
+@pytest.mark.parametrize("place", [0, 1])
+def test_a_host_that_has_to_be_mended_ends_the_others_with_its_reason_and_its_code(
+    alone: Alone, own: list[str], said: str, place: int
+) -> None:
+    address = ["--coordinator", f"127.0.0.1:{find_free_port()}", "--processes", "2", "--process"]
+    command = ["-m", "pipelines", "train", "--lora", "--data-dir", str(alone.folder), "--allow-cpu", "--check"]
+    asked = [["tiny", "--data", alone.settings["data"][0]], own][:: 1 if place else -1]
+    running = [start(one, *command, *asked[one], *address, str(one)) for one in range(2)]
+    told = [process.communicate(timeout=START_S)[0] for process in running]
+    assert [process.returncode for process in running] == [2, 2], told[0][-3000:] + told[1][-3000:]
+    assert f"host {place} ended: {said}" in told[1 - place] and said in told[place]
+    assert "the same command" not in told[1 - place]

@@ -36,6 +36,8 @@ HEARTBEAT_S = 10
 """A host that says nothing for so long counts as dead; killed, it was missed after 8 to 10 s."""
 START_S = 300
 """How long hosts wait for each other when they start."""
+TELL_S = 60
+"""How long a host that fails before it has joined the others waits for them to tell them so."""
 PATIENT_S = 10.0
 """How long they do so without saying it."""
 PORT = 8476
@@ -84,9 +86,10 @@ class _Group:
 
 @dataclass
 class _Here:
-    """What this process has joined, and whether it left with an error."""
+    """What this process has joined, whether it ever did, and whether it left with an error."""
 
     group: _Group | None = None
+    has_met: bool = False
     has_failed: bool = False
 
 
@@ -168,6 +171,7 @@ def together(
     if address is None:
         yield
         return
+    _here.has_met = True
     group = _here.group = _join(address, on_loss, on_end)
     try:
         yield
@@ -203,6 +207,22 @@ def leave(code: int) -> NoReturn:
     if _here.has_failed:
         _exit(code)
     sys.exit(code)
+
+
+def have_met() -> bool:
+    """Returns whether this process has come, or tried to come, to other hosts."""
+    return _here.has_met
+
+
+def tell_failure(address: Address, why: str, code: int) -> None:
+    """Comes to the other hosts, which wait for this one, only to say why it ends with this exit code, and they with it.
+
+    Ends this process where they do not come.
+    """
+    group = _join(address, lambda: "", lambda _line: None, within_s=TELL_S, code=code)
+    group.is_over.set()  # what it says is for the others
+    _here.has_failed = True
+    _say_failed(group, why, code)
 
 
 def give_up(why: str) -> NoReturn:
@@ -360,22 +380,29 @@ def note_launch(what: Any) -> None:
         launches.append(str(what))
 
 
-def _join(address: Address, on_loss: Callable[[], str], on_end: Callable[[str], None]) -> _Group:
+def _join(
+    address: Address,
+    on_loss: Callable[[], str],
+    on_end: Callable[[str], None],
+    *,
+    within_s: int = START_S,
+    code: int = LOST,
+) -> _Group:
     if "jax" not in sys.modules:
         platform.prepare_backend()
     import jax
 
     where = f"{address.coordinator} (host {address.process} of {address.processes})"
     advice = "Run the same command on every host, each with its own --process"
-    _end_on_abort(lambda: f"not all hosts came to {where} within {START_S} s. {advice}", on_end)
+    _end_on_abort(lambda: f"not all hosts came to {where} within {within_s} s. {advice}", on_end, code)
     try:
-        with _ending_by_ctrl_c(), _telling_that_it_waits(where):
+        with _ending_by_ctrl_c(), _telling_that_it_waits(where, within_s):
             jax.distributed.initialize(
                 address.coordinator,
                 address.processes,
                 address.process,
                 cluster_detection_method="deactivate",
-                initialization_timeout=START_S,
+                initialization_timeout=within_s,
                 heartbeat_timeout_seconds=HEARTBEAT_S,
             )
     except RuntimeError as error:
@@ -383,7 +410,7 @@ def _join(address: Address, on_loss: Callable[[], str], on_end: Callable[[str], 
     from jax._src import distributed  # its store of texts has no public name
 
     group = _Group(address=address, client=distributed.global_state.client, on_loss=on_loss, on_end=on_end)
-    _end_on_abort(lambda: f"another host ended; {on_loss()}", on_end)
+    _end_on_abort(lambda: f"another host ended; {on_loss()}", on_end, code)
     threading.Thread(target=_watch, args=(group,), name="watch-hosts", daemon=True).start()
     return group
 
@@ -402,8 +429,8 @@ def _ending_by_ctrl_c() -> Iterator[None]:
 
 
 @contextlib.contextmanager
-def _telling_that_it_waits(where: str) -> Iterator[None]:
-    line = f"waiting at {where} for the other hosts, up to {START_S} s"
+def _telling_that_it_waits(where: str, within_s: int) -> Iterator[None]:
+    line = f"waiting at {where} for the other hosts, up to {within_s} s"
     timer = threading.Timer(PATIENT_S, _tell, args=(line,))
     timer.daemon = True
     timer.start()
@@ -456,14 +483,17 @@ def _fail(group: _Group, error: BaseException) -> None:
     _here.has_failed = True
     group.is_over.set()
     is_told = isinstance(error, LumeshError | KeyboardInterrupt | OSError) or hasattr(error, "format_message")
-    why, code = _explain(error)
-    with contextlib.suppress(Exception):
-        group.client.key_value_set(f"lumesh/failed/{group.address.process}", json.dumps([f"{why.rstrip('.')}.", code]))
-        if is_leader():
-            time.sleep(3 * WATCH_S)  # what it said is gone with it
+    _say_failed(group, *_explain(error))
     if not is_told:
         traceback.print_exception(error)
         _exit(1)
+
+
+def _say_failed(group: _Group, why: str, code: int) -> None:
+    with contextlib.suppress(Exception):
+        group.client.key_value_set(f"lumesh/failed/{group.address.process}", json.dumps([f"{why.rstrip('.')}.", code]))
+        if group.address.process == 0:
+            time.sleep(3 * WATCH_S)  # what it said is gone with it
 
 
 def _explain(error: BaseException) -> tuple[str, int]:
@@ -489,14 +519,14 @@ def _capitalise(text: str) -> str:
 _handlers: list[Any] = []  # C keeps none of them
 
 
-def _end_on_abort(say_why: Callable[[], str], on_end: Callable[[str], None]) -> None:
-    """Makes the abort by which JAX ends a process without its others an exit with `LOST` and a line that says why."""
+def _end_on_abort(say_why: Callable[[], str], on_end: Callable[[str], None], code: int) -> None:
+    """Makes the abort by which JAX ends a process without its others an exit with `code` and a line that says why."""
 
     def end(_number: int) -> None:
         line = say_why()
         _tell(line)
         on_end(line)
-        os._exit(LOST)
+        os._exit(code)
 
     kind = ctypes.CFUNCTYPE(None, ctypes.c_int)
     _handlers.append(kind(end))

@@ -99,6 +99,8 @@ def _keep_here() -> None:
             return
         try:
             kept.put_executable_and_time(key, name, executable, backend, int(compile_s))
+        except OSError as error:
+            log.warning("%s is not kept in the compilation cache: %s", name, error)
         except Exception:
             log.exception("%s is not kept in the compilation cache", name)
 

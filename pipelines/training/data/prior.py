@@ -59,8 +59,7 @@ class PriorMaker:
         family = load_beside(self._model, cache_dir=self._place.cache_dir, on_progress=self._on_progress)
         try:
             for done, number in enumerate(missing):
-                if any(hosts.collect("stop", stop.is_asked)):
-                    stop.ask("another host")
+                if stop.ask_all("stop"):
                     return False
                 asked = Recipe(
                     model=self._model.id,

@@ -6,7 +6,7 @@ Not here: data and rows (run.py), the loop (loop.py).
 import functools
 import json
 import tempfile
-from collections.abc import Callable, Iterator, Mapping
+from collections.abc import Iterator, Mapping
 from contextlib import ExitStack, contextmanager
 from dataclasses import dataclass
 from pathlib import Path, PurePath
@@ -58,13 +58,36 @@ SAMPLED = 8
 VALIDATED = 20
 
 
+def list_facts_of(
+    settings: TrainingSettings,
+    checked: Checked,
+    origin: Origin,
+    denoiser: Denoiser,
+    *,
+    scheduler_config: Mapping[str, Any],
+) -> dict[str, Any]:
+    """Lists what a state is for, and what a run that goes on with it may change."""
+    return list_facts(
+        settings, origin.learner, scheduler_config,
+        model=origin.model.id, revision=origin.model.revision, weights=_fingerprint_base(origin),
+        expert=denoiser.component, global_batch_size=checked.batch_size, data=checked.fingerprint,
+        prior=checked.prior_fingerprint, start_from=hash_start(checked.start), steps=checked.steps,
+        dtype=np.dtype(choose_compute_dtype(settings, origin.mesh)).name,
+    )  # fmt: skip
+
+
+def _fingerprint_base(origin: Origin) -> str:
+    """Returns a hash of a base in files of one's own: others may come under the same name."""
+    is_own = origin.model.path is not None or origin.model.file is not None
+    return find_revision(origin.folder, origin.model.own_files) if is_own else ""
+
+
 @dataclass(frozen=True, kw_only=True)
 class Learning:
     """The training of one denoiser; `written` are components that lie in the output folder already.
 
-    These are what learnt before it, and what the model has in files of its own. `begin` changes what is in that folder,
-    once it is known that a state there, if there is one, is of this training. `beside` are the LoRA files of those that
-    learnt before it, with which its samples are made too.
+    These are what learnt before it, and what the model has in files of its own. `beside` are the LoRA files of those
+    that learnt before it, with which its samples are made too.
     """
 
     settings: TrainingSettings
@@ -75,7 +98,6 @@ class Learning:
     denoiser: Denoiser
     spell: Spell
     written: tuple[str, ...]
-    begin: Callable[[], None]
     rows: RowSource
     held: RowSource | None
     stop: Stop
@@ -96,7 +118,9 @@ class Learning:
                 place.output / f"state{self.denoiser.ending}", keep=settings.keep, is_common=place.is_common
             )
             stack.callback(states.close)
-            facts = self._list_facts()
+            facts = list_facts_of(
+                settings, self.checked, self.origin, self.denoiser, scheduler_config=self.scheduler_config
+            )
             first = 0
             if states.newest is not None:
                 state = states.load(describe_state(state), facts, tell=self._note)
@@ -108,7 +132,6 @@ class Learning:
                             "that of step {done}. For fewer steps, choose another output folder.",
                             done=first, steps=self.checked.steps)
                     )  # fmt: skip
-            self.begin()
             mesh = self.origin.mesh
             frozen = load_frozen(self.origin, self.denoiser, built, dtype=choose_compute_dtype(settings, mesh))
             step = Steps(
@@ -254,23 +277,6 @@ class Learning:
                 sort_keys=True,
             ),
         }
-
-    def _list_facts(self) -> dict[str, Any]:
-        """Lists what a state is for, and what a run that goes on with it may change."""
-        model = self.origin.model
-        return list_facts(
-            self.settings, self.origin.learner, self.scheduler_config,
-            model=model.id, revision=model.revision, weights=self._fingerprint_base(), expert=self.denoiser.component,
-            global_batch_size=self.checked.batch_size, data=self.checked.fingerprint,
-            prior=self.checked.prior_fingerprint, start_from=hash_start(self.checked.start), steps=self.checked.steps,
-            dtype=np.dtype(choose_compute_dtype(self.settings, self.origin.mesh)).name,
-        )  # fmt: skip
-
-    def _fingerprint_base(self) -> str:
-        """Returns a hash of a base in files of one's own: others may come under the same name."""
-        model = self.origin.model
-        is_own = model.path is not None or model.file is not None
-        return find_revision(self.origin.folder, model.own_files) if is_own else ""
 
     def _open_packs(self) -> Packs | None:
         """Opens what `compile --train` wrote for this model and these devices."""

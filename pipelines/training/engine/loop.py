@@ -12,7 +12,7 @@ import signal
 import threading
 import time
 from collections import deque
-from collections.abc import Callable, Iterator, Mapping, Sequence
+from collections.abc import Callable, Iterator, Mapping
 from contextlib import contextmanager
 from dataclasses import dataclass, field
 from typing import Any
@@ -230,7 +230,7 @@ class _Agreement:
         """Returns whether to stop here, before a step."""
         if hosts.count() == 1:
             return self.stop.is_asked
-        return self._hear(hosts.collect(name, [self.stop.is_asked, self.stop.reason]))
+        return self.stop.ask_all(name)
 
     def ask_after(self, done: int, *, is_time: bool) -> tuple[bool, bool]:
         """Returns whether to stop after so many steps, and whether to save."""
@@ -240,23 +240,13 @@ class _Agreement:
             return False, False
         step_s = (time.monotonic() - self._asked_s) / (done - self._asked_after)
         found = hosts.collect(f"step {done}", [self.stop.is_asked, self.stop.reason, is_time, step_s])
-        is_over = self._hear(found)
+        is_over = self.stop.hear(found)
         slowest_s = max(step_s for _, _, _, step_s in found)
         self._start(done, every=count_steps_between(slowest_s))
         return is_over, found[0][2]
 
     def _start(self, done: int, *, every: int) -> None:
         self._next, self._asked_after, self._asked_s = done + every, done, time.monotonic()
-
-    def _hear(self, found: Sequence[Sequence[Any]]) -> bool:
-        """Returns whether a host said that it was told to stop; what one hears since then counts at the next question.
-
-        Otherwise it would leave alone, and the others wait for it.
-        """
-        for number, (is_asked, reason, *_) in enumerate(found):
-            if is_asked:
-                self.stop.ask(reason if number == 0 else f"{reason}, host {number}")
-        return any(is_asked for is_asked, *_ in found)
 
 
 def count_steps_between(step_s: float) -> int:

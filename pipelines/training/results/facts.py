@@ -10,6 +10,7 @@ from collections.abc import Mapping
 from pathlib import Path
 from typing import Any
 
+from pipelines.errors import RecipeError
 from pipelines.families.trainable import Learner
 from pipelines.messages import Message, say
 from pipelines.training.settings import TrainingSettings
@@ -109,7 +110,17 @@ def tell_changes(found: Mapping[str, Any], asked: Mapping[str, Any]) -> Message 
     return say("Going on with other settings: {changes}", changes=", ".join(changes)) if changes else None
 
 
-def tell_difference(name: str, before: Any, value: Any, *, folder: Path) -> Message:
+def refuse_differences(found: Mapping[str, Any], asked: Mapping[str, Any], folder: Path) -> None:
+    """Raises RecipeError where a run must share something with the state in a folder, and does not."""
+    problems = {
+        name: _tell_difference(name, before, value, folder=folder)
+        for name, (before, value) in list_differences(found, asked).items()
+    }
+    if problems:
+        raise RecipeError(problems)
+
+
+def _tell_difference(name: str, before: Any, value: Any, *, folder: Path) -> Message:
     """Says that a state in a folder is of another training: with the value, or what its fingerprint stands for."""
     if name in _FINGERPRINTS:
         return say("{folder} holds a training of {what}; go on with those, or choose another output folder",

@@ -29,7 +29,7 @@ import orbax.checkpoint as ocp
 from pipelines.errors import LumeshError, RecipeError
 from pipelines.messages import Message, english, say
 from pipelines.runtime.devices import hosts
-from pipelines.training.results.facts import list_differences, tell_changes, tell_difference
+from pipelines.training.results.facts import refuse_differences, tell_changes
 
 _DAMAGED = ("DATA_LOSS", "OUT_OF_RANGE", "NOT_FOUND", "was not found in the checkpoint")
 """What tensorstore says of files that are cut off, changed, or gone, and orbax of folders."""
@@ -59,6 +59,15 @@ def find_newest(folder: Path) -> int | None:
 def find_newest_of(output: Path) -> int:
     """Returns how many steps of a training, or of one of its experts, a state in its folder has; 0 without any."""
     return max((find_newest(folder) or 0 for folder in output.glob("state*")), default=0)
+
+
+def read_facts(folder: Path) -> dict[str, Any] | None:
+    """Returns the facts of the newest state in a folder, without opening it; None where there is none, or damaged."""
+    newest = find_newest(folder)
+    try:
+        return None if newest is None else json.loads((folder / str(newest) / "facts" / "metadata").read_text("utf-8"))
+    except (OSError, ValueError):
+        return None  # `load` puts it aside
 
 
 class StateFolder:
@@ -192,12 +201,7 @@ class StateFolder:
     def _read(self, newest: int, wanted: Any, facts: Mapping[str, Any], tell: Callable[[Message], None]) -> Any:
         found = self._manager.restore(newest, args=ocp.args.Composite(facts=ocp.args.JsonRestore()))["facts"]
         asked = json.loads(json.dumps(dict(facts)))
-        differences = {
-            name: tell_difference(name, before, value, folder=self._folder.parent)
-            for name, (before, value) in list_differences(found, asked).items()
-        }
-        if differences:
-            raise RecipeError(differences)
+        refuse_differences(found, asked, self._folder.parent)
         changes = tell_changes(found, asked)
         if changes is not None:
             tell(changes)
@@ -251,7 +255,7 @@ class StateFolder:
         self._remove_partial()
 
     def _meet(self, *, key: str, timeout_ms: int) -> None:  # noqa: ARG002 - whoever dies is missed by JAX
-        """Waits for the other hosts within a save, as orbax asks of any thread; raises OSError if a disk refused it.
+        """Waits for the other hosts within a save, as orbax asks, in any thread; raises OSError if a disk refused it.
 
         Orbax comes here while it fails, too, to note that nothing is written any more, which it must get to do.
         """

@@ -8,7 +8,8 @@ from typing import get_args
 import pytest
 from typer.models import OptionInfo
 
-from pipelines.commands.old_training_flags import count_hosts, translate
+from pipelines.commands.host_flags import count_hosts, find_address, is_first_host
+from pipelines.commands.old_training_flags import translate
 from pipelines.commands.train import build_command
 from pipelines.errors import RecipeError
 from pipelines.runtime.devices.hosts import Address
@@ -157,3 +158,15 @@ def test_what_is_given_by_itself_counts_before_what_follows_from_a_flag(words: s
 def test_a_scaled_rate_is_multiplied_by_a_whole_batch_that_is_given() -> None:
     found = translate(["m", "--global_batch_size", "32", "--scale_lr", "--learning_rate", "1e-5"]).arguments
     assert found[found.index("--learning-rate", found.index("--learning-rate") + 1) + 1] == "0.00032"
+
+
+def test_the_first_host_alone_tells_what_became_of_flags() -> None:
+    second = Address(coordinator="10.0.0.2:8476", processes=8, process=1)
+    assert is_first_host([], lambda: None) and not is_first_host([], lambda: second)
+    assert is_first_host(["--process", "0"], lambda: second) and not is_first_host(["--process=3"], lambda: None)
+
+
+def test_a_host_that_ends_early_knows_its_place_by_its_own_words() -> None:
+    words = ["--no-such-flag", "--coordinator=10.0.0.2:8476", "--processes", "2", "--process=1"]
+    assert find_address(words) == Address(coordinator="10.0.0.2:8476", processes=2, process=1)
+    assert find_address(words[1:2]) is None and find_address([*words[1:4], "--process=x"]) is None

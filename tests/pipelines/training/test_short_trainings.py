@@ -184,6 +184,7 @@ def test_another_base_under_the_same_name_does_not_go_on_with_a_state(short: Sho
     assert told.value.fields.keys() == {"weights"}
     file.write_bytes(before)
     assert short.run("state").steps == 2
+    assert not short.list("preparing"), "it is refused before anything is encoded"
 
 
 def test_what_may_change_is_said(short: Short) -> None:

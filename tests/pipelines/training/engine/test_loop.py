@@ -242,6 +242,13 @@ def test_a_profile_begins_where_enough_steps_follow(count: int, first: int) -> N
     assert choose_profiled(count) == first
 
 
+def test_the_host_that_was_told_to_stop_is_named_with_the_reason() -> None:
+    own, other = Stop(), Stop()
+    assert not own.hear([[False, ""], [False, ""]]) and not own.is_asked
+    assert own.hear([[False, ""], [True, "SIGTERM"]]) and own.reason == "SIGTERM, host 1"
+    assert other.hear([[True, "time limit"], [False, ""]]) and other.reason == "time limit"
+
+
 def test_a_stop_that_is_heard_while_hosts_ask_each_other_waits_for_the_next_question(
     monkeypatch: pytest.MonkeyPatch,
 ) -> None:

@@ -1,0 +1,85 @@
+"""States that are half there, of another version, or half written: told, put aside, removed."""
+
+import gc
+import shutil
+from collections.abc import Callable
+from pathlib import Path
+from typing import Any
+
+import jax
+import jax.numpy as jnp
+import pytest
+
+from pipelines.errors import LumeshError
+from pipelines.training.results.state import StateFolder, find_newest
+
+FACTS = {"model": "tiny"}
+
+
+def save(folder: Path, *steps: int) -> dict[str, Any]:
+    """Saves a state after each of the steps, and returns what describes them."""
+    states = StateFolder(folder, keep=len(steps))
+    for step in steps:
+        states.save(step, {"step": jnp.asarray(step), "w": jnp.full(4, step, jnp.float32)}, FACTS)
+    states.close()
+    return {"step": jax.ShapeDtypeStruct((), jnp.int32), "w": jax.ShapeDtypeStruct((4,), jnp.float32)}
+
+
+def cut_facts(state: Path) -> None:
+    (state / "facts" / "metadata").write_text('{"model":')
+
+
+def empty(state: Path) -> None:
+    shutil.rmtree(state)
+    state.mkdir()
+
+
+@pytest.mark.parametrize(
+    "damage",
+    [
+        empty,
+        cut_facts,
+        lambda state: shutil.rmtree(state / "facts"),
+        lambda state: shutil.rmtree(state / "state"),
+    ],
+)
+def test_a_state_that_is_only_half_there_is_put_aside_and_the_one_before_is_taken(
+    tmp_path: Path, damage: Callable[[Path], None]
+) -> None:
+    described = save(tmp_path, 2, 5)
+    damage(tmp_path / "5")
+
+    told: list[str] = []
+    states = StateFolder(tmp_path, keep=2)
+    found = states.load(described, FACTS, tell=lambda text: told.append(str(text)))
+    states.close()
+
+    assert int(found["step"]) == 2
+    assert told == ["The state after 5 steps is damaged; the one before is taken."]
+    assert find_newest(tmp_path) == 2 and (tmp_path / "damaged-5").is_dir()
+
+
+@pytest.mark.parametrize(
+    "asked",
+    [
+        {"w": jax.ShapeDtypeStruct((4,), jnp.float32)},
+        {"step": jax.ShapeDtypeStruct((), jnp.int32), "w": jax.ShapeDtypeStruct((8,), jnp.float32)},
+    ],
+)
+def test_a_state_with_other_arrays_is_told_as_one_of_another_version_and_stays(
+    tmp_path: Path, asked: dict[str, Any]
+) -> None:
+    save(tmp_path, 2)
+    states = StateFolder(tmp_path, keep=2)
+    with pytest.raises(LumeshError, match="another version of Lumesh.*another output folder"):
+        states.load(asked, FACTS)
+    states.close()
+    assert find_newest(tmp_path) == 2
+    gc.collect()  # what orbax has abandoned goes here, where that is expected
+
+
+def test_what_a_killed_process_left_half_written_is_removed(tmp_path: Path) -> None:
+    save(tmp_path, 2)
+    shutil.copytree(tmp_path / "2", tmp_path / "3.orbax-checkpoint-tmp")
+    StateFolder(tmp_path, keep=2).close()
+    assert [entry.name for entry in tmp_path.iterdir()] == ["2"]
