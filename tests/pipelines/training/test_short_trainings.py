@@ -170,6 +170,7 @@ def test_what_changes_the_meaning_of_a_state_is_refused_by_name(short: Short, as
         short.run("state", **asked)
     assert asked.keys() <= told.value.fields.keys()
     assert (short.folder / "state" / "settings.json").read_bytes() == before, "nothing in its folder is changed"
+    assert not short.list("preparing"), "it is refused before anything is encoded"
 
 
 def test_another_base_under_the_same_name_does_not_go_on_with_a_state(short: Short, short_dir: Path) -> None:
@@ -184,7 +185,6 @@ def test_another_base_under_the_same_name_does_not_go_on_with_a_state(short: Sho
     assert told.value.fields.keys() == {"weights"}
     file.write_bytes(before)
     assert short.run("state").steps == 2
-    assert not short.list("preparing"), "it is refused before anything is encoded"
 
 
 def test_what_may_change_is_said(short: Short) -> None:
@@ -281,7 +281,7 @@ def test_a_lora_learns_on_from_a_file(short: Short) -> None:
         np.testing.assert_allclose(delta, learnt.get(name, np.zeros_like(delta)), rtol=0.03, atol=1e-4)
     assert learnt.keys() < found.keys(), "layers that it does not have begin anew"
     assert '"start_from": "short"' in inspect_header(second)["lumesh_training"]
-    with pytest.raises(RecipeError, match="in place of"):
+    with pytest.raises(RecipeError, match="a training of another LoRA to start from"):
         short.run("second", steps=2, start_from=str(second), **other)
     with pytest.raises(RecipeError, match=r"rank: that of .*short.safetensors is 2; choose as much"):
         short.run("less", rank=1, start_from=str(first))
