@@ -8,7 +8,6 @@ import functools
 import secrets
 import shutil
 import time
-from collections.abc import Sequence
 from contextlib import suppress
 from dataclasses import dataclass, replace
 from pathlib import Path
@@ -18,16 +17,14 @@ import jax
 import jax.numpy as jnp
 
 from pipelines import registry
-from pipelines.errors import ModelError, RecipeError
-from pipelines.families.trainable import Denoiser
 from pipelines.messages import english
-from pipelines.models.catalog import Model, Shape
+from pipelines.models.catalog import Shape
 from pipelines.runtime.devices import hosts
 from pipelines.runtime.devices.mesh import build_mesh, build_own_mesh
 from pipelines.runtime.programs.compiled import counter
 from pipelines.runtime.weights.components import choose_dtype, read_json
-from pipelines.runtime.weights.hub import find_revision, locate
-from pipelines.stages import OnProgress, Progress
+from pipelines.runtime.weights.hub import find_revision
+from pipelines.stages import OnProgress
 from pipelines.training.checks import Checked, check_training
 from pipelines.training.data.cache import Cache
 from pipelines.training.data.encoder import PictureReader, TextReader
@@ -37,7 +34,7 @@ from pipelines.training.data.prior import FOLDER, PriorMaker
 from pipelines.training.data.rows import RowSource
 from pipelines.training.data.trainings import SETTINGS, is_training
 from pipelines.training.engine import placement
-from pipelines.training.engine.denoiser import Origin, choose_denoisers
+from pipelines.training.engine.denoiser import Origin, choose_denoisers, find_denoisers
 from pipelines.training.engine.learning import BORROWED, Learning
 from pipelines.training.engine.loop import OnEvent, Stop
 from pipelines.training.engine.objective import predict_as_asked
@@ -96,7 +93,7 @@ def train(
         mesh=mesh,
         on_progress=on_progress,
         files=architecture.read_files(model),
-        denoisers=_find_denoisers(settings, model, learner.list_denoisers(folder, scheduler_config), on_progress),
+        denoisers=find_denoisers(settings, model, learner.list_denoisers(folder, scheduler_config), on_progress),
     )
     for note in list_too_long(
         checked.examples, model, trigger=settings.trigger or "", write_prompt=learner.write_prompt
@@ -163,26 +160,6 @@ def train(
         seconds=time.monotonic() - started,
         compiles=counter.compiled - compiles,
     )
-
-
-def _find_denoisers(
-    settings: TrainingSettings, model: Model, known: Sequence[Denoiser], on_progress: OnProgress
-) -> Path | None:
-    """Returns the folder of the revision that the denoisers are taken from, downloaded; None for the model's own.
-
-    Raises RecipeError where the hub has no such revision, or cannot be asked.
-    """
-    if settings.non_ema_revision is None:
-        return None
-    other = replace(model, revision=settings.non_ema_revision, variant=settings.variant or "")
-    try:
-        return locate(
-            other,
-            components=tuple(one.component for one in known),
-            on_bytes=lambda done, total: on_progress(Progress(phase="downloading", done=done, total=total)),
-        )
-    except ModelError as error:
-        raise RecipeError({"non_ema_revision": error.detail}) from error
 
 
 def _tell_absent(base: Path, on_event: OnEvent) -> None:
@@ -288,7 +265,7 @@ def _write_settings(settings: TrainingSettings, place: Place) -> None:
 
 def _compare_hosts(settings: TrainingSettings, checked: Checked, place: Place, revision: str) -> None:
     """Raises HostsError where hosts were told other things, have other files, or see another output folder."""
-    own = {"hub_token", "data", "output", "profile"}  # paths may be the machine's own
+    own = {"hub_token", "hub_model_id", "data", "output", "profile"}  # the first host's, and paths of each machine
     facts = {
         "JAX": jax.__version__,
         "settings": settings.model_dump_json(exclude=own, exclude_defaults=True),

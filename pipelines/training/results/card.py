@@ -8,6 +8,7 @@ import json
 import re
 from collections.abc import Mapping
 
+from pipelines.loras.files import SUFFIX
 from pipelines.models.model import Model
 from pipelines.training.checks import Checked
 from pipelines.training.settings import TrainingSettings
@@ -70,8 +71,8 @@ def _show_use(settings: TrainingSettings, checked: Checked, *, base: str, name: 
     if settings.lora and (not base or settings.lora_format == "kohya" or _has_experts(model)):
         return []
     taken = base if settings.lora else name
-    learnt = [f'pipeline.load_lora_weights("{name}", weight_name="{checked.name}.safetensors")']
-    prompt = json.dumps(next(iter(settings.sample), settings.trigger or "..."), ensure_ascii=False)
+    learnt = [f"pipeline.load_lora_weights({_quote(name)}, weight_name={_quote(checked.name + SUFFIX)})"]
+    prompt = _quote(next(iter(settings.sample), settings.trigger or "..."))
     made = f"video = pipeline({prompt}).frames[0]" if model.is_video else f"image = pipeline({prompt}).images[0]"
     return [
         "",
@@ -79,11 +80,16 @@ def _show_use(settings: TrainingSettings, checked: Checked, *, base: str, name: 
         "import torch",
         "from diffusers import DiffusionPipeline",
         "",
-        f'pipeline = DiffusionPipeline.from_pretrained("{taken}", torch_dtype=torch.bfloat16)',
+        f"pipeline = DiffusionPipeline.from_pretrained({_quote(taken)}, torch_dtype=torch.bfloat16)",
         *(learnt if settings.lora else []),
         made,
         "```",
     ]
+
+
+def _quote(text: str) -> str:
+    """Returns a text as Python has it."""
+    return json.dumps(text, ensure_ascii=False)
 
 
 def _has_experts(model: Model) -> bool:
