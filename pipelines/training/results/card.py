@@ -42,8 +42,7 @@ def write_card(settings: TrainingSettings, checked: Checked, *, steps: int) -> s
         "",
         f"# {checked.name}",
         "",
-        f"{'A LoRA' if settings.lora else 'A fine-tuned model'} of {model.title}, trained with Lumesh."
-        + (f" It learnt from `{start.repo}`." if start.repo != model.repo else ""),
+        f"{_name_kind(settings, model, start)}, trained with Lumesh.",
         *(["", f"Trigger words: `{settings.trigger}`"] if settings.trigger else []),
         *_show_use(settings, checked, base=base, name=name),
         "",
@@ -54,6 +53,12 @@ def write_card(settings: TrainingSettings, checked: Checked, *, steps: int) -> s
         *(f"| {title} | {value} |" for title, value in _list_numbers(settings, checked, steps=steps).items()),
     ]
     return "\n".join(parts) + "\n"
+
+
+def _name_kind(settings: TrainingSettings, model: Model, start: Model) -> str:
+    if settings.lora:
+        return f"A LoRA of {model.title}" + (f" that learnt from `{start.repo}`" if start.repo != model.repo else "")
+    return f"A fine-tuned model of {f'`{start.repo}`' if start.repo != model.repo else model.title}"
 
 
 def _describe_licence(licence: str) -> dict[str, str]:
