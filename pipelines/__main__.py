@@ -6,7 +6,6 @@ outside the program (a gated model, a damaged file) end with exit code 1 and one
 
 import errno
 import functools
-import json
 import sys
 from typing import Any
 
@@ -90,7 +89,7 @@ def main(arguments: list[str] | None = None) -> int:
         line = " ".join(error.split())
         typer.echo(f"lumesh: {line}", err=True)
         if given[:1] == ["train"] and "--json" in given:
-            typer.echo(json.dumps({"event": "error", "error": line}))
+            train.print_error(line)
     return code
 
 
@@ -126,7 +125,9 @@ def _run(arguments: list[str]) -> tuple[int, str | None]:
 def translate_old_flags(words: list[str]) -> list[str]:
     """Returns the command line with the flags of older scripts replaced (old_flags.py), and says what changed."""
     if words and words[0] == "compile" and "--train" in words:
-        return [COMPILE_TRAINING, *(word for word in words[1:] if word != "--train")]
+        # `--model`, as of `compile` and `plan`, names the model, which is an argument here.
+        rest = (word.removeprefix("--model=") for word in words[1:] if word not in ("--train", "--model"))
+        return [COMPILE_TRAINING, *rest]
     if words and words[0] == "train":
         find_pod = functools.partial(hosts.find_address, None, None, None)
         count = functools.partial(old_training_flags.count_hosts, words[1:], find_pod)

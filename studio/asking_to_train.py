@@ -16,6 +16,7 @@ from pipelines.models.model import Model
 from pipelines.recipes.recipe import Recipe
 from pipelines.recipes.resolving import resolve
 from pipelines.runtime.weights import hub
+from pipelines.training import start
 from pipelines.training.data.prompts import AUTO
 from studio.jobs import trainings
 from studio.jobs.costs import lessons
@@ -25,6 +26,7 @@ from studio.jobs.queue import Wanted
 from studio.jobs.training import STRENGTHS, AskedTraining, Numbers, count_rounds, find_numbers
 from studio.jobs.workers import WorkerRow, read_worker
 from studio.library.loras import LoraError, clean_name
+from studio.services import planned_trainings
 from studio.visit import Visit
 
 SEEDS = 2**31  # the engine's, whose samples have the same seed
@@ -32,7 +34,7 @@ SEEDS = 2**31  # the engine's, whose samples have the same seed
 
 @dataclass(frozen=True, kw_only=True)
 class Prepared:
-    """A training that can be queued; `name` is that of its LoRA.
+    """A training that can be queued; `name` is that of its LoRA, and `asked` has the rank of one that learns on.
 
     `recipes` are those of its samples, `prior` those of the pictures that the model makes first.
     """
@@ -48,6 +50,7 @@ def submit(visit: Visit, asked: AskedTraining) -> Job:
     """Queues a training; raises NotAllowedError, RecipeError, RateError, PromptRefusedError, QueueQuotaError."""
     visit.require_trainer()
     prepared = prepare(visit, asked)
+    asked = prepared.asked
     visit.studio.door.admit(visit.person, (*prepared.recipes, *prepared.prior))
     model, name = prepared.model, prepared.name
     wanted = Wanted(
@@ -69,9 +72,13 @@ def prepare(visit: Visit, asked: AskedTraining) -> Prepared:
     problems: dict[str, Message] = {}
     model = _find_model(visit, asked, problems)
     name = _choose_name(visit, asked, problems)
+    if model is not None and asked.start_from is not None:
+        asked = _take_start(visit, asked, model, problems)
     if not asked.pictures:
         problems["pictures"] = say("add at least one picture")
     problems |= trainings.find_strangers(visit.database.read, asked, owner=visit.owner)
+    if model is not None and not model.is_video:
+        problems |= _refuse_clips(visit, asked, model)
     seen: set[str] = set()
     for place, picture in enumerate(asked.pictures):
         if picture.id in seen:
@@ -132,7 +139,16 @@ def _describe_strength(numbers: Numbers, model: Model, worker: WorkerRow, histor
         measured = lessons.make_measure(model.id)
         is_about = seconds is not None and not history.is_measured(measured, programs)
         step_s = history.step_s(measured, programs)
-        return {**lessons.describe_cost(seconds, worker), "step_s": step_s, "is_about": is_about}
+        planned = planned_trainings.find_step(model, worker.devices, hosts=worker.hosts) if seconds is None else None
+        if planned is not None:
+            step_s = planned.step_s * lessons.count_shown(programs)
+            seconds, is_about = steps * step_s, programs == TWINS or numbers.rank != planned.rank
+        return {
+            **lessons.describe_cost(seconds, worker),
+            "step_s": step_s,
+            "is_about": is_about,
+            "is_planned": planned is not None,
+        }
 
     return {**vars(numbers), **describe(TWINS), "alone": describe(ALONE)}
 
@@ -147,6 +163,22 @@ def _find_model(visit: Visit, asked: AskedTraining, problems: dict[str, Message]
         problems["model"] = obstacle
         return None
     return model
+
+
+def _take_start(visit: Visit, asked: AskedTraining, model: Model, problems: dict[str, Message]) -> AskedTraining:
+    """Returns what is asked with the rank of the LoRA that learns on, where none is asked."""
+    lora = next((one for one in visit.studio.catalog.list_lora_files() if one.ref == asked.start_from), None)
+    if lora is None:
+        problems["start_from"] = say("there is no LoRA {name} here; choose another one", name=repr(asked.start_from))
+        return asked
+    if (problem := start.find_obstacle(lora, model)) is not None:
+        problems["start_from"] = say("{name} cannot learn on: {problem}", name=lora.title, problem=problem)
+        return asked
+    if asked.rank is None:
+        return asked.model_copy(update={"rank": lora.rank})
+    if (problem := start.find_small_rank(lora, asked.rank)) is not None:
+        problems["rank"] = problem
+    return asked
 
 
 def _choose_name(visit: Visit, asked: AskedTraining, problems: dict[str, Message]) -> str:
@@ -209,6 +241,13 @@ def _make_prior(visit: Visit, asked: AskedTraining, model: Model, problems: dict
             except RecipeError as error:
                 problems[f"prior_prompts.{place}"] = error.fields.get("prompt", error.detail)
     return tuple(recipes)
+
+
+def _refuse_clips(visit: Visit, asked: AskedTraining, model: Model) -> dict[str, Message]:
+    """Returns a message for each video, which a model of pictures cannot learn."""
+    is_video = trainings.find_lessons(visit.database.read, asked, owner=visit.owner)
+    reason = say("is a video, and {model} learns pictures; remove it, or train a Wan model", model=model.title)
+    return {f"pictures.{place}.id": reason for place, picture in enumerate(asked.pictures) if is_video.get(picture.id)}
 
 
 def _write_prompt(asked: AskedTraining) -> str:

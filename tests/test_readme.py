@@ -40,7 +40,20 @@ MAX_README_LINES = 250
 FIGURE = re.compile(r"(?<![\w.])\d[\d.]* ?(?:ms|s|dB|[KMG]B|%)(?!\w)")
 DATE = re.compile(r"\b20\d\d-\d\d-\d\d\b")
 # Figures that are chosen, not measured: limits, examples of settings, sizes of files that come with Lumesh.
-BY_DESIGN = {"20 MB", "2 GB", "5 MB", "50GB", "40 %", "14.4 MB", "14.3 MB", "12.3 MB"}
+BY_DESIGN = {
+    "20 MB",
+    "300 MB",
+    "10 GB",
+    "5 s",
+    "15 s",
+    "150 s",
+    "5 MB",
+    "50GB",
+    "40 %",
+    "14.4 MB",
+    "14.3 MB",
+    "12.3 MB",
+}
 
 
 def find_links(text: str) -> list[str]:

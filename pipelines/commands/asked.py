@@ -11,7 +11,7 @@ import typer
 
 from pipelines.commands.notes import Notes
 from pipelines.errors import ModelError, RecipeError
-from pipelines.loras.files import SUFFIX, LoraFile, find_lora_file, inspect_lora
+from pipelines.loras.files import SUFFIX, LoraFile, find_lora_file, inspect_lora, name_given
 from pipelines.loras.settings import ADAPTER_MODEL
 from pipelines.messages import Message, english, tell
 from pipelines.models.catalog import VIDEO_STRIDE, Catalog, Model, Shape
@@ -105,10 +105,7 @@ def read_sigmas(text: str | None) -> list[float] | None:
 
 
 def read_loras(given: Sequence[str] | None) -> list[dict[str, Any]] | None:
-    """Parses `REF[:SCALE][@EXPERT]` into a recipe's LoRAs.
-
-    A file elsewhere is named by its whole path without the suffix, a folder that peft has saved by its own.
-    """
+    """Parses `REF[:SCALE][@EXPERT]` into a recipe's LoRAs."""
     if not given:
         return None
     loras: list[dict[str, Any]] = []
@@ -122,14 +119,7 @@ def read_loras(given: Sequence[str] | None) -> list[dict[str, Any]] | None:
         if match is not None:
             with contextlib.suppress(ValueError):
                 ref, scale = match[1], float(match[2])
-        file = Path(ref)
-        if file.suffix.lower() == SUFFIX:
-            is_elsewhere = file.is_file() or file.is_absolute() or ref.startswith(".")
-            own = file.parent.resolve() / file.name  # the hub's cache has links to files without a suffix
-            ref = str(own.with_suffix("")) if is_elsewhere else file.with_suffix("").as_posix()
-        elif (file / ADAPTER_MODEL).is_file():
-            ref = str(file.resolve())
-        loras.append({"ref": ref, "scale": scale, **expert})
+        loras.append({"ref": name_given(ref), "scale": scale, **expert})
     return loras
 
 

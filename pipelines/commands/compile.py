@@ -6,6 +6,7 @@ from typing import TYPE_CHECKING, Annotated
 import typer
 
 from pipelines.commands import asked, options
+from pipelines.commands.problems import Problems
 from pipelines.commands.progress import TerminalProgress
 from pipelines.errors import ModelError, RecipeError
 from pipelines.messages import english
@@ -17,7 +18,7 @@ if TYPE_CHECKING:
     from pipelines.runtime.programs.aot_packs import Manifest
 
 Topology = Annotated[
-    str, typer.Option(callback=options.read_topology, help="v4-8, v5e-1/4/8, v5p-8, v6e-1/4/8, or cpu-1/8.")
+    str, typer.Option(callback=options.read_topology, help="v4-8, v5e-1/4/8, v5p-8, v6e-1/4/8, v7x-8, or cpu-1/8.")
 ]
 Shapes = Annotated[
     list[str] | None,
@@ -62,14 +63,22 @@ def compile_programs(
     from pipelines.plan.topologies import find_topology
 
     place = options.DataDirectory(data_dir=data_dir)
-    target = find_topology(topology)
-    found = asked.choose_weights(_find_model(place, model), weights)
-    shapes = _find_shapes(found, shape or [str(found.default_shape)])
-    if batch_size > found.max_batch_size:
-        raise RecipeError({"batch_size": english(f"{model} makes at most {found.max_batch_size} at once")})
+    problems = Problems()
+    target = problems.attempt(lambda: find_topology(topology))
+    found = problems.attempt(lambda: asked.choose_weights(_find_model(place, model), weights))
+    shapes = None
+    if found is not None:
+        shapes = problems.attempt(lambda: _find_shapes(found, shape or [str(found.default_shape)]))
+        if batch_size > found.max_batch_size:
+            problems.add("batch_size", english(f"{model} makes at most {found.max_batch_size} at once"))
+    if output is not None:
+        problems.attempt(lambda: check_output(output))
+    problems.tell()
+    assert target is not None and found is not None and shapes is not None
     name = f"{model}-{topology}" if found.weights == FULL else f"{model}-{found.weights}-{topology}"
     file = output or place.packs_dir / f"{name}.pack"
     check_output(file)
+    tell_replaced(file)
     from pipelines.runtime.devices.platform import prepare_compiler
 
     prepare_compiler(cpu_devices=target.devices)
@@ -96,6 +105,13 @@ def tell_pack(manifest: "Manifest", file: Path, what: str, *, as_json: bool, als
         f"compiled in {manifest.compile_s:.1f} s",
         err=True,
     )
+
+
+def tell_replaced(file: Path) -> None:
+    """Says that a pack of this name is there, whose place the new one will take."""
+    if file.exists():
+        text = f"{file.name} will take the place of the pack that is there; --output names another"
+        typer.echo(f"lumesh: {text}", err=True)
 
 
 def check_output(file: Path) -> None:

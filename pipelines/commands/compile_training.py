@@ -11,14 +11,16 @@ from typing import Annotated, Any
 import typer
 
 from pipelines.commands import options, train
-from pipelines.commands.compile import check_output, tell_pack
+from pipelines.commands.compile import check_output, tell_pack, tell_replaced
+from pipelines.commands.problems import Problems
 from pipelines.commands.progress import TerminalProgress
-from pipelines.errors import RecipeError
 from pipelines.messages import english
 from pipelines.models.catalog import Model, Shape
 from pipelines.plan.topologies import find_topology
 from pipelines.stages import Progress
 from pipelines.training.settings import TrainingSettings, read_name, read_settings
+from pipelines.training.sizes import choose_size, find_size_problem, parse_size
+from pipelines.training.start import take_rank
 
 _UNUSED = ("coordinator", "processes", "process", "check", "allow_cpu", "pack")
 
@@ -44,13 +46,23 @@ def compile_training(
     pictures and how many a step has; without it, --shape and --global_batch_size do.
     """
     place = options.DataDirectory(data_dir=data_dir)
-    machine = find_topology(topology, trains=True)
-    settings = read_settings({"model": model, **given}, config, needs_data=False)
-    name = name if name is not None else read_name(config)
-    found = train.find_model(place.catalog, settings.model, revision=settings.revision)
+    problems = Problems()
+    machine = problems.attempt(lambda: find_topology(topology, trains=True))
+    settings = problems.attempt(lambda: read_settings({"model": model, **given}, config, needs_data=False))
+    name = name if name is not None else problems.attempt(lambda: read_name(config))
+    text, revision = (settings.model, settings.revision) if settings is not None else (model, None)
+    found = problems.attempt(lambda: train.find_model(place.catalog, text, revision=revision)) if text else None
+    if shape and settings is not None and settings.data:
+        problems.add("shape", english("sizes are those of the data; leave one of the two out"))
+    if output is not None:
+        problems.attempt(lambda: check_output(output))
+    problems.tell()
+    assert machine is not None and settings is not None and found is not None
+    settings = take_rank(settings, found)
     start = found.choose_start(revision=settings.revision, variant=settings.variant)
-    file = output or place.packs_dir / f"train-{found.id}-{topology}.pack"
+    file = output or place.packs_dir / f"train-{found.id}-{settings.kind}-{topology}.pack"
     check_output(file)
+    tell_replaced(file)
     from pipelines.runtime.devices.platform import prepare_compiler
 
     prepare_compiler(cpu_devices=machine.devices)  # before jax is imported
@@ -87,18 +99,25 @@ def _find_sizes(
         spread = settings.model_copy(update={"mesh": f"dp={devices}"})
         checked = check_training(spread, model, registry.find_learner(model), name=name)
         return [Shape.parse(size) for size in checked.buckets], checked.batch_size
+    problems = Problems()
     batch_size = choose_batch(settings, 0, devices)
     if batch_size % (devices * settings.accumulate):
         wanted = f"{devices} devices times {settings.accumulate} parts"
-        raise RecipeError({"global_batch_size": english(f"{batch_size} is no multiple of {wanted}")})
-    return [_parse(text, settings, model) for text in asked or [str(model.default_shape)]], batch_size
+        problems.add("global_batch_size", english(f"{batch_size} is no multiple of {wanted}"))
+    multiple = registry.find_learner(model).size_multiple
+    shapes: list[Shape] = []
+    for text in asked or []:
+        shape = problems.attempt(lambda text=text: _parse(text, settings, model))
+        if shape is not None and (problem := find_size_problem(shape, model, multiple=multiple)):
+            problems.add("shape", problem)
+        elif shape is not None:
+            shapes.append(shape)
+    problems.tell()
+    return [*dict.fromkeys(shapes)] or [choose_size(settings, model)], batch_size
 
 
 def _parse(text: str, settings: TrainingSettings, model: Model) -> Shape:
-    try:
-        shape = Shape.parse(text)
-    except ValueError as error:
-        raise RecipeError({"shape": english(f"{text} is no size, such as {model.default_shape}")}) from error
+    shape = parse_size(text, model)
     return replace(shape, frames=settings.frames) if settings.frames is not None else shape
 
 
@@ -116,7 +135,8 @@ def build_command() -> Any:
         "output": Annotated[
             Path | None,
             typer.Option(
-                help="The pack to write.", show_default="packs/train-MODEL-TOPOLOGY.pack in the data directory"
+                help="The pack to write.",
+                show_default="packs/train-MODEL-lora-TOPOLOGY.pack, or -full-, in the data directory",
             ),
         ],
     }

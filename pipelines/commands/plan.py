@@ -9,7 +9,8 @@ from typing import Annotated, Any
 import typer
 from rich.console import Console
 
-from pipelines.commands import asked, options, plan_training
+from pipelines.commands import asked, options, plan_training, plan_training_options
+from pipelines.commands.problems import Problems
 from pipelines.commands.progress import LineProgress, TerminalProgress
 from pipelines.errors import ModelError, RecipeError
 from pipelines.messages import NOTHING, Message, add_codes, english, join, say
@@ -20,7 +21,8 @@ Topology = Annotated[
     str,
     typer.Option(
         callback=options.read_topology,
-        help="v4-8, v5e-1/4/8, v5p-8, v6e-1/4/8, v7x-8, or cpu-1/8; `tpu` for all but CPU.",
+        help="v4-8, v5e-1/4/8, v5p-8, v6e-1/4/8, v7x-8, or cpu-1/8; `tpu` for all but CPU. With --train one of these, "
+        "or of several hosts: v5e-16, v6e-16/32, v5p-16/64.",
     ),
 ]
 Mode = Annotated[
@@ -54,7 +56,10 @@ Answers = Annotated[
 
 
 _NAMED = ("model", "topology", "shape", "mode", "mesh", "step_cache", "weights")
-_OF_TRAINING = ("lora", "full", "batch", "rank", "accumulate", "remat", "steps", "chip_price", "again")
+_OF_TRAINING = (
+    *("lora", "full", "batch", "rank", "accumulate", "remat", "optimizer", "ema", "preserve", "targets"),
+    *("convolutions", "expert", "config", "steps", "chip_price", "again"),
+)
 _OF_STAGES = (
     "mode",
     "guidance_scale",
@@ -87,16 +92,23 @@ def plan(
     search: Search = None,
     output: Output = None,
     answers: Answers = None,
-    train: Annotated[bool, plan_training.Train] = False,
-    lora: Annotated[bool, plan_training.Lora] = False,
-    full: Annotated[bool, plan_training.Full] = False,
-    batch: Annotated[int | None, plan_training.Batch] = None,
-    rank: Annotated[int | None, plan_training.Rank] = None,
-    accumulate: Annotated[int, plan_training.Accumulate] = 1,
-    remat: Annotated[str, plan_training.RematOption] = "auto",
-    steps: Annotated[int | None, plan_training.Steps] = None,
-    chip_price: Annotated[float | None, plan_training.ChipPrice] = None,
-    again: Annotated[bool, plan_training.Again] = False,
+    train: Annotated[bool, plan_training_options.Train] = False,
+    lora: Annotated[bool, plan_training_options.Lora] = False,
+    full: Annotated[bool, plan_training_options.Full] = False,
+    batch: Annotated[int | None, plan_training_options.Batch] = None,
+    rank: Annotated[int | None, plan_training_options.Rank] = None,
+    accumulate: Annotated[int | None, plan_training_options.Accumulate] = None,
+    remat: Annotated[str | None, plan_training_options.RematOption] = None,
+    optimizer: Annotated[str | None, plan_training_options.OptimizerOption] = None,
+    ema: Annotated[float | None, plan_training_options.Ema] = None,
+    preserve: Annotated[float | None, plan_training_options.Preserve] = None,
+    targets: Annotated[str | None, plan_training_options.Targets] = None,
+    convolutions: Annotated[bool, plan_training_options.Convolutions] = False,
+    expert: Annotated[str | None, plan_training_options.ExpertOption] = None,
+    config: Annotated[Path | None, plan_training_options.Config] = None,
+    steps: Annotated[int | None, plan_training_options.Steps] = None,
+    chip_price: Annotated[float | None, plan_training_options.ChipPrice] = None,
+    again: Annotated[bool, plan_training_options.Again] = False,
     as_json: options.AsJson = False,
     progress_json: ProgressJson = False,
     data_dir: options.DataDir = options.DATA_DIR,
@@ -135,13 +147,18 @@ def plan(
     options.make_folder("data_dir", place.plan_cache_dir)
     alone = [name for name in _OF_STAGES if given(name)] if train else [name for name in _OF_TRAINING if given(name)]
     if alone:
-        raise RecipeError({alone[0]: english(f"goes {'without' if train else 'with'} --train")})
+        raise RecipeError(dict.fromkeys(alone, english(f"goes {'without' if train else 'with'} --train")))
     if train:
+        settings = {
+            "lora": lora or None, "full": full or None, "global_batch_size": batch, "rank": rank,
+            "accumulate": accumulate, "remat": remat, "optimizer": optimizer, "ema": ema, "preserve": preserve,
+            "targets": targets, "convolutions": convolutions or None, "expert": expert, "steps": steps,
+        }  # fmt: skip
         of_training = plan_training.Asked(
-            model=model, topology=topology, shape=shape, lora=lora, full=full, batch=batch, rank=rank,
-            accumulate=accumulate, remat=remat, steps=steps, chip_price=chip_price, again=again, answers=answers,
-            as_json=as_json,
+            model=model if given("model") or config is None else None, topology=topology, shape=shape, given=settings,
+            config=config, chip_price=chip_price, again=again, answers=answers, as_json=as_json,
         )  # fmt: skip
+        _check_page(context.params, given, answers)
         if matrix:
             plan_training.plan_page(of_training, place, models=[model] if given("model") else None, output=output)
         else:
@@ -156,32 +173,37 @@ def plan(
             raise RecipeError({"matrix": english("chooses models, shapes, topologies and modes itself")})
         wanted = [*list_matrix(load_catalog().models)]
     else:
-        found = [one for one in TOPOLOGIES.values() if one.chip] if topology == "tpu" else [find_topology(topology)]
-        models = place.catalog.models if all_models else (_find_model(place, model),)
+        problems = Problems()
+        found = [one for one in TOPOLOGIES.values() if one.chip]
+        if topology != "tpu":
+            found = problems.attempt(lambda: [find_topology(topology)])
+        models = place.catalog.models if all_models else problems.attempt(lambda: (_find_model(place, model),))
         if shape is not None and (all_models or all_shapes):
-            raise RecipeError(
-                {"shape": english("--all takes every model in its default shape, --all-shapes every shape")}
-            )
+            problems.add("shape", english("--all takes every model in its default shape, --all-shapes every shape"))
+        elif models is not None:
+            problems.attempt(lambda: [_find_shape(one, shape) for one in models])
         if guidance_scale is not None:
             if answers is not None:
-                raise RecipeError({"guidance_scale": english("goes without --answers, which hold the models' own")})
-            models = [replace(one, guidance_scale=guidance_scale) for one in models]
-        models = [asked.choose_weights(one, weights) for one in models]
+                problems.add("guidance_scale", english("goes without --answers, which hold the models' own"))
+            models = models and [replace(one, guidance_scale=guidance_scale) for one in models]
+        models = problems.attempt(lambda: [asked.choose_weights(one, weights) for one in models or ()])
         if mode not in MODES:
-            raise RecipeError({"mode": english(f"{mode!r} is not known; allowed: {', '.join(MODES)}")})
+            problems.add("mode", english(f"{mode!r} is not known; allowed: {', '.join(MODES)}"))
+        problems.tell()
         wanted = [
             Question(model=one, shape=size, topology=machine, mode=mode)
-            for one in models
+            for one in models or ()
             for size in (one.shapes if all_shapes else [_find_shape(one, shape)])
-            for machine in found
+            for machine in found or ()
         ]
     from pipelines.runtime.devices.platform import prepare_compiler
 
     prepare_compiler(cpu_devices=max(one.topology.devices for one in wanted))
     import jax
 
-    from pipelines.plan.answers import SHIPPED, add_lines, collect_verdicts, describe, read_lines
+    from pipelines.plan.answers import SHIPPED, add_lines, collect_verdicts, describe
     from pipelines.plan.compiler import CompilerError
+    from pipelines.plan.lines import read_lines
     from pipelines.plan.matrix import write_matrix
     from pipelines.plan.planner import make_plan, to_json
     from pipelines.plan.report import print_plan
@@ -235,6 +257,21 @@ def plan(
         if progress_json:  # for the studio, which shows it in the visitor's language
             typer.echo(json.dumps(add_codes({"error": failure.whole})), err=True)
         raise failure
+
+
+def _check_page(params: Mapping[str, Any], given: Callable[[str], bool], answers: Path | None) -> None:
+    """Refuses what the page of trainings would pass over; raises RecipeError."""
+    problems: dict[str, Message] = {}
+    if params["matrix"]:
+        others = (*_OF_TRAINING, "topology", "shape")
+        text = english("--matrix chooses trainings and machines itself; only --model chooses among them")
+        problems |= {name: text for name in others if given(name) and name != "again"}
+        if params["output"] is not None and answers is None:
+            problems["output"] = english("the page is made of what is in a file: say --answers")
+    elif params["output"] is not None:
+        problems["output"] = english("is of the page of all trainings: say --matrix")
+    if problems:
+        raise RecipeError(problems)
 
 
 def _name_command(params: Mapping[str, Any], given: Callable[[str], bool]) -> str:

@@ -5,9 +5,11 @@ Options are the fields of `TrainingSettings`, and those of diffusers' script for
 """
 
 import inspect
+import json
+import sys
 from collections.abc import Callable, Iterator, Sequence
 from pathlib import Path
-from typing import Annotated, Any
+from typing import TYPE_CHECKING, Annotated, Any
 
 import typer
 from pydantic.fields import FieldInfo
@@ -23,6 +25,11 @@ from pipelines.models.own_models import make_id
 from pipelines.runtime.devices import hosts
 from pipelines.training.results.installing import check_targets, install
 from pipelines.training.settings import FLAGS, TrainingSettings, read_name, read_settings
+from pipelines.training.start import take_rank
+
+if TYPE_CHECKING:
+    from pipelines.commands.training_estimate import TrainingEstimate
+    from pipelines.training.checks import Checked
 
 DEMO_RATE = 2e-3
 """The demo models are some hundred times smaller than the others, and learn at a rate some twenty times as high."""
@@ -80,12 +87,17 @@ def train(
     settings = read_settings({"model": model, **given}, config)
     name = name if name is not None else read_name(config)
     found = find_model(place.catalog, settings.model, revision=settings.revision)
-    settings = choose_rate(settings, found)
+    settings = take_rank(choose_rate(settings, found), found)
     if not found.learns_from:  # else only what it starts from is of that revision, not what makes the samples
         found = found.choose_start(revision=settings.revision, variant=settings.variant)
     output: list[Path] = []
     address = hosts.find_address(coordinator, processes, process)
-    with hosts.together(address, on_loss=lambda: tell_how_to_go_on(output)), hosts.ending_on_sigterm():
+    joined = hosts.together(
+        address,
+        on_loss=lambda: tell_how_to_go_on(output),
+        on_end=print_error if as_json else lambda _line: None,
+    )
+    with joined, hosts.ending_on_sigterm():
         _train(
             settings, found, place, name=name, packs=place.list_packs(pack), check=check, allow_cpu=allow_cpu,
             as_json=as_json, tell=output.append,
@@ -128,6 +140,7 @@ def _train(
     from pipelines.training.place import Place
     from pipelines.training.results.card import write_card
     from pipelines.training.run import train as run
+    from pipelines.training.together import compare_hosts
 
     checked = check_training(settings, model, registry.find_learner(model), name=name)
     output = settings.output or place.data_dir / "training" / checked.name
@@ -141,11 +154,13 @@ def _train(
         check_targets(list_results(settings, model, output, checked.name), output, place.data_dir, checked.name)
     tell(output)
     terminal = TrainingTerminal(checked, is_json=as_json, is_silent=not hosts.is_leader())
-    terminal.tell_plan()
     if check:
+        compare_hosts(settings, checked)
+        terminal.tell_plan(_estimate(settings, checked, place))
         if hosts.is_leader():
             options.try_folder("output", output)
         return
+    terminal.tell_plan()
     options.make_folder("output", output)
     stop = Stop()
     cache = place.data_dir / "cache" / "training"
@@ -165,12 +180,29 @@ def _train(
         push(files, repo, write_card(settings, checked, steps=result.steps), hub)
 
 
+def _estimate(settings: TrainingSettings, checked: "Checked", place: options.DataDirectory) -> "TrainingEstimate":
+    import jax
+
+    from pipelines.commands.training_estimate import estimate
+    from pipelines.runtime.devices.platform import find_kind
+
+    return estimate(settings, checked, place, kind=find_kind(), devices=jax.device_count())
+
+
 def tell_how_to_go_on(output: Sequence[Path]) -> str:
     """Returns what happens when the training in this folder, if it is known yet, is started again."""
     from pipelines.training.results.state import find_newest_of
 
     step = max((find_newest_of(folder) for folder in output), default=0)
-    return f"the same command goes on from step {step}."
+    return (
+        f"the same command goes on from step {step}." if step else "no state was saved; the same command begins anew."
+    )
+
+
+def print_error(line: str) -> None:
+    """Prints the last line of `--json` where the training fails; the process may end right behind it."""
+    typer.echo(json.dumps({"event": "error", "error": line}))
+    sys.stdout.flush()
 
 
 def find_model(catalog: Catalog, text: str, *, revision: str | None = None) -> Model:
@@ -244,7 +276,9 @@ def build_command() -> Any:
         "config": Annotated[
             Path | None, typer.Option(help="A .toml file of settings, named as these options, which count before it.")
         ],
-        "check": Annotated[bool, typer.Option("--check", help="Read and count everything, and train nothing.")],
+        "check": Annotated[
+            bool, typer.Option("--check", help="Read and count everything, say what it takes, train nothing.")
+        ],
         "name": Annotated[str | None, typer.Option(help="Of the result.", show_default="the data's folder")],
         "pack": options.PackPaths,
         "kernels": options.Kernels,

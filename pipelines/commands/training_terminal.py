@@ -1,12 +1,14 @@
 """A training on the terminal: what it will do, a bar while it learns, and where the result is; or lines of JSON."""
 
 import json
+import sys
 from typing import Any
 
 import typer
 from tqdm import tqdm
 
 from pipelines.commands.progress import TerminalProgress
+from pipelines.commands.training_estimate import TrainingEstimate
 from pipelines.messages import english
 from pipelines.stages import Progress
 from pipelines.training.checks import Checked
@@ -36,15 +38,15 @@ class TrainingTerminal:
         """Shows what is loaded or compiled."""
         self._progress(progress)
 
-    def tell_plan(self) -> None:
-        """Says what was read and what will be done."""
+    def tell_plan(self, estimate: TrainingEstimate | None = None) -> None:
+        """Says what was read and what will be done, and what it will take where that was asked for."""
         if self._is_silent:
             return
-        plan = self._checked.describe()
+        plan = {**self._checked.describe(), **(estimate.describe() if estimate is not None else {})}
         if self._is_json:
             typer.echo(json.dumps({"event": "plan", **plan}))
             return
-        for line in self._checked.tell():
+        for line in [*self._checked.tell(), *(estimate.tell() if estimate is not None else ())]:
             typer.echo(f"lumesh: {english(line)}", err=True)
 
     def hear(self, event: dict[str, Any]) -> None:
@@ -59,17 +61,20 @@ class TrainingTerminal:
                 self._show_step(event)
             case "preparing" | "prior":
                 self._count(event)
+            case "validation":
+                loss = "no number" if event["validation_loss"] is None else f"{event['validation_loss']:.4f}"
+                _tell(f"lumesh: step {event['step']}: the loss of what is held back is {loss}")
             case "sample":
-                tqdm.write(f"lumesh: step {event['step']}: {event['file']}")
+                _tell(f"lumesh: step {event['step']}: {event['file']}")
             case "expert":
                 self._close_bar()
-                tqdm.write(f"lumesh: expert {event['number'] + 1} of {event['count']} learns ({event['component']})")
+                _tell(f"lumesh: expert {event['number'] + 1} of {event['count']} learns ({event['component']})")
             case "too_large":
-                tqdm.write(f"lumesh: {tell_refusal(event)}")
+                _tell(f"lumesh: {tell_refusal(event)}")
             case "note":
-                tqdm.write(f"lumesh: {event['text']}")
+                _tell(f"lumesh: {event['text']}")
             case "resumed":
-                tqdm.write(f"lumesh: going on after step {event['step']}")
+                _tell(f"lumesh: going on after step {event['step']}")
             case _:
                 pass
 
@@ -127,6 +132,11 @@ class TrainingTerminal:
         if self._bar is not None:
             self._bar.close()
             self._bar = None
+
+
+def _tell(line: str) -> None:
+    """Writes above the bar; standard output is for the result's place alone, which scripts read."""
+    tqdm.write(line, file=sys.stderr)
 
 
 def tell_refusal(event: dict[str, Any]) -> str:

@@ -53,7 +53,7 @@ class Learner(Protocol):
     timestep_scale: float
     """What a flow model's timestep is at a sigma of 1."""
     size_multiple: int
-    """Sides of pictures are multiples of this, in pixels."""
+    """Sides of pictures are multiples of this, in pixels, where a checkpoint says nothing else."""
     prefix: str
     """What diffusers' names in a LoRA file begin with; of both experts the same."""
     vmem_share: float
@@ -69,6 +69,10 @@ class Learner(Protocol):
 
     def check(self, folder: Path) -> None:
         """Raises ModelError for a checkpoint that is not trained here, by its configs alone."""
+        ...
+
+    def find_size_multiple(self, folder: Path) -> int:
+        """Returns what the sides of pictures are multiples of, in pixels, by a checkpoint's configs."""
         ...
 
     def build_denoiser(self, folder: Path, component: str) -> Any:
@@ -166,6 +170,10 @@ class FlowLearner:
 
     def check(self, folder: Path) -> None:
         """See `Learner`."""
+
+    def find_size_multiple(self, folder: Path) -> int:  # noqa: ARG002
+        """See `Learner`."""
+        return self.size_multiple
 
     def list_cuts(self, module: Any) -> Mapping[str, Cut]:  # noqa: ARG002
         """See `Learner`."""

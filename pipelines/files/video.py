@@ -2,14 +2,13 @@
 
 MP4 is H.264 in yuv420p with the index in front (`faststart`), so that a browser plays while it loads. The recipe is in
 the `comment` tag of an MP4, the comment of a GIF, the EXIF user comment of a WebP. ffmpeg comes with imageio-ffmpeg.
-Needs neither jax nor torch.
+Needs neither jax nor torch. Not here: videos that people bring (foreign_video.py).
 """
 
 import io
 import json
 import re
 import subprocess
-from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
 
@@ -51,41 +50,22 @@ def write_mp4(file: Path, frames_FHWC: np.ndarray, recipe: Recipe) -> None:
         raise VideoError(say("The video {file} could not be written: {reason}.", file=file, reason=_last_line(done)))
 
 
-def read_mp4(file: Path, *, width: int, height: int, fps: float | None = None, frames: int | None = None) -> np.ndarray:
-    """Reads a video of this size as uint8 frames (F, height, width, 3); raises VideoError.
+def copy_mp4(file: Path, to: Path, recipe: Recipe) -> None:
+    """Writes a video of our own with another recipe inside, and the very frames of `file`; raises VideoError."""
+    done = _run_ffmpeg(
+        *("-i", str(file), "-c", "copy", "-map_metadata", "-1", "-movflags", "+faststart"),
+        *("-metadata", f"comment={recipe.model_dump_json(by_alias=True)}", "-f", "mp4", "-y", str(to)),
+    )
+    if done.returncode:
+        raise VideoError(say("The video {file} could not be written: {reason}.", file=to, reason=_last_line(done)))
 
-    With `fps` frames are left out or repeated until there are so many a second; `frames` are the most that are read.
-    """
-    options = (*(("-vf", f"fps={fps:g}") if fps else ()), *(("-frames:v", str(frames)) if frames else ()))
-    done = _run_ffmpeg("-i", str(file), *options, "-f", "rawvideo", "-pix_fmt", "rgb24", "-")
+
+def read_mp4(file: Path, *, width: int, height: int) -> np.ndarray:
+    """Reads a video of our own, of this size, as uint8 frames (F, height, width, 3); raises VideoError."""
+    done = _run_ffmpeg("-i", str(file), "-f", "rawvideo", "-pix_fmt", "rgb24", "-")
     if done.returncode or not done.stdout:
         raise _refuse(file, done)
     return np.frombuffer(done.stdout, np.uint8).reshape(-1, height, width, 3)
-
-
-@dataclass(frozen=True, kw_only=True)
-class VideoSize:
-    """A video's size as players show it, upright, and its length."""
-
-    width: int
-    height: int
-    frames: int
-    fps: float
-
-
-def measure_video(file: Path) -> VideoSize:
-    """Reads a video's size, frames and mean frame rate, decoding all of it; raises VideoError."""
-    # Frames are counted, since headers of WebM do not say; what ffmpeg complains of is in them too.
-    done = _run_ffmpeg("-i", str(file), "-map", "0:v:0", "-f", "framehash", "-hash", "adler32", "-fps_mode", "vfr", "-")
-    text = done.stdout.decode("ascii", "replace")
-    tick = re.search(r"^#tb 0: (\d+)/(\d+)$", text, re.MULTILINE)
-    size = re.search(r"^#dimensions 0: (\d+)x(\d+)$", text, re.MULTILINE)
-    rows = [line.split(",") for line in text.splitlines() if line[:1].isdigit()]
-    if done.returncode or done.stderr.strip() or tick is None or size is None or not rows:
-        raise _refuse(file, done)
-    ticks = int(rows[-1][2]) + max(int(rows[-1][3]), 1) - int(rows[0][2])
-    seconds = ticks * int(tick[1]) / int(tick[2])
-    return VideoSize(width=int(size[1]), height=int(size[2]), frames=len(rows), fps=len(rows) / seconds)
 
 
 def _refuse(file: Path, done: subprocess.CompletedProcess[bytes]) -> VideoError:

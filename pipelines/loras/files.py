@@ -64,8 +64,8 @@ class LoraFile:
     """A file in the loras folder: its ref in recipes, its title for people, its family, and its size in bytes.
 
     `expert` is the one that it is for (`high` or `low` noise), where it says so; `kind` is LoRA, LoHa, LoKr or DoRA;
-    `sizes` are those of the model that it was made for (families/traits.py). With a `problem` it cannot be used, and
-    its family may be "".
+    `rank` is the smallest of its pairs', 0 without any; `sizes` are those of the model that it was made for
+    (families/traits.py). With a `problem` it cannot be used, and its family may be "".
     """
 
     ref: str
@@ -75,6 +75,7 @@ class LoraFile:
     size: int
     expert: str = ""
     kind: str = "LoRA"
+    rank: int = 0
     sizes: Sizes = field(default_factory=dict[str, int])
     problem: Message | None = None
 
@@ -161,6 +162,19 @@ def find_lora_file(ref: str, folder: Path | None) -> Path | None:
     return found
 
 
+def name_given(text: str) -> str:
+    """Returns the ref of a LoRA as somebody names it on the command line, where it may be a file anywhere.
+
+    A file elsewhere is named by its whole path without the suffix, a folder that peft has saved by its own.
+    """
+    file = Path(text)
+    if file.suffix.lower() == SUFFIX:
+        is_elsewhere = file.is_file() or file.is_absolute() or text.startswith(".")
+        own = file.parent.resolve() / file.name  # the hub's cache has links to files without a suffix
+        return str(own.with_suffix("")) if is_elsewhere else file.with_suffix("").as_posix()
+    return str(file.resolve()) if (file / ADAPTER_MODEL).is_file() else text
+
+
 def find_namesake(name: str, folder: Path) -> str | None:
     """Returns the ref of the LoRA of this name, whatever the case of its letters; None where there is none.
 
@@ -242,6 +256,7 @@ def _read(file: Path, ref: str, _mtime_ns: int, size: int) -> LoraFile:
         family=family,
         expert=_find_expert(header) or next(filter(None, map(traits.find_expert, (ref, *titles))), ""),
         kind=name_kind({part for parts in layers.values() for part in parts}),
+        rank=min((parts["down"][0] for parts in layers.values() if parts.get("down")), default=0),
         sizes=traits.measure_layers({layer: measure(parts) for layer, parts in layers.items()}),
     )
 

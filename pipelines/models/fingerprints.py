@@ -34,6 +34,7 @@ PROGRAM_CODE = (
 # Files among them that only a training reads.
 _OF_TRAINING = frozenset({"training.py", "trainable.py"})
 PLAN_CODE = (*PROGRAM_CODE, "plan/**/*.py", "registry.py")
+TRAINING_CODE = (*PLAN_CODE, "training/engine/*.py", "training/planning.py", "training/settings.py")
 
 _CODE = Path(__file__).parents[1]
 _PACKAGES = ("jax", "jaxlib", "libtpu", "torch", "torchax", "diffusers", "transformers")
@@ -53,6 +54,7 @@ _VALUES = {"step_cache"}  # which programs take at run time
 _PLACES = {"path", "loras_dir", "file", "file_2", "base", "vae", "scheduler_changes"}
 _IDENTITY = ("id", "repo", "revision", "path", "variant", "learns_from", "file_names")  # of weights, not of programs
 _SIZES = {"shapes", "default_shape"}  # programs and plans are named by the size they are for
+_OF_STEP = ("family", "scheduler_changes", "text_length", "attention", "min_images", "weights")  # of a training
 
 
 def find_configs(model: Model) -> Path:
@@ -82,6 +84,20 @@ def fingerprint_programs(model: Model) -> str:
 def fingerprint_plans(model: Model) -> str:
     """Fingerprints everything that can change the model's plan: its programs, and the planner's own code."""
     return _fingerprint(model, PLAN_CODE)
+
+
+def fingerprint_training_plans(model: Model) -> str:
+    """Fingerprints everything that can change the plan of one of the model's trainings, beside its settings."""
+    patterns = [pattern.format(family=model.family) for pattern in TRAINING_CODE]
+    code = fingerprint_code(patterns, leaves_out=frozenset())
+    parts = (fingerprint_learning(model), fingerprint_packages(), code)
+    return hashlib.sha256("\n".join(parts).encode()).hexdigest()[:20]
+
+
+def fingerprint_learning(model: Model) -> str:
+    """Fingerprints what a step of the model's trainings depends on beside code, packages and settings."""
+    entry = repr([(name, getattr(model, name)) for name in _OF_STEP])
+    return hashlib.sha256(f"{fingerprint_configs(model)}\n{entry}".encode()).hexdigest()[:20]
 
 
 def _fingerprint(model: Model, patterns: tuple[str, ...]) -> str:
@@ -126,9 +142,9 @@ def fingerprint_packages() -> str:
     return "\n".join(versions)
 
 
-def fingerprint_code(patterns: Iterable[str], *, root: Path = _CODE) -> str:
+def fingerprint_code(patterns: Iterable[str], *, root: Path = _CODE, leaves_out: frozenset[str] = _OF_TRAINING) -> str:
     """Fingerprints the code in the files below `root` that match one of the `patterns`."""
-    found = {file for pattern in patterns for file in root.glob(pattern) if file.name not in _OF_TRAINING}
+    found = {file for pattern in patterns for file in root.glob(pattern) if file.name not in leaves_out}
     return fingerprint_files(found, root=root)
 
 

@@ -8,17 +8,16 @@ After a change to a program without planning everything again, `"is_earlier": tr
 their unchanged stages are still valid, and the page marks them.
 """
 
-import json
-from collections import Counter
 from collections.abc import Mapping, Sequence
 from dataclasses import asdict
 from pathlib import Path
 from typing import Any
 
 from pipelines.models.model import FULL
-from pipelines.plan.compiler import Answer, Verdict
-from pipelines.plan.estimate import ESTIMATOR, Cost, Estimate
+from pipelines.plan.estimate import ESTIMATOR
+from pipelines.plan.lines import read_estimate, read_lines, write_estimate, write_lines
 from pipelines.plan.planner import Plan, describe_placement
+from pipelines.plan.verdicts import Answer, Verdict
 from pipelines.recipes.step_cache import OFF
 
 SHIPPED = Path(__file__).with_name("answers.jsonl")
@@ -58,11 +57,6 @@ def describe(plan: Plan) -> dict[str, Any]:
     }
 
 
-def read_lines(file: Path) -> list[dict[str, Any]]:
-    """Reads all lines, none if there is no file. Raises ValueError for malformed lines."""
-    return [json.loads(line) for line in file.read_text("utf-8").splitlines()] if file.exists() else []
-
-
 def add_lines(file: Path, lines: Sequence[Mapping[str, Any]]) -> list[dict[str, Any]]:
     """Adds lines to the file, replacing earlier plans of the same thing; returns all lines in a stable order."""
     found = {_identify(line): dict(line) for line in (*read_lines(file), *lines)}
@@ -73,13 +67,6 @@ def add_lines(file: Path, lines: Sequence[Mapping[str, Any]]) -> list[dict[str, 
 
 def _identify(line: Mapping[str, Any]) -> tuple[str, ...]:
     return tuple(line.get(name, "") for name in _ID)  # weights and step cache are said where they are not the usual
-
-
-def write_lines(file: Path, lines: Sequence[Mapping[str, Any]]) -> None:
-    """Writes these lines in place of the file's, all or none."""
-    partial = file.with_suffix(".partial")
-    partial.write_text("".join(f"{json.dumps(line, separators=(',', ':'))}\n" for line in lines), "utf-8")
-    partial.replace(file)
 
 
 def collect_verdicts(lines: Sequence[Mapping[str, Any]]) -> dict[str, Verdict]:
@@ -94,18 +81,3 @@ def collect_verdicts(lines: Sequence[Mapping[str, Any]]) -> dict[str, Verdict]:
         )
         for stage in stages
     }
-
-
-def write_estimate(found: Estimate) -> dict[str, dict[str, Any]]:
-    """Returns the estimate for JSON; `asdict` would turn a Counter into pairs of keys and counts."""
-    return {part: dict(vars(cost)) for part, cost in vars(found).items() if cost is not None}
-
-
-def read_estimate(saved: Mapping[str, Mapping[str, Any]]) -> Estimate:
-    return Estimate(**{part: _read_cost(cost) for part, cost in saved.items()})
-
-
-def _read_cost(saved: Mapping[str, Any]) -> Cost:
-    fields = dict(saved)
-    fields |= {name: Counter(saved[name]) for name in ("counts", "moved_bytes")}
-    return Cost(**fields)

@@ -7,7 +7,6 @@ a chip's memory is an answer too; any other failure is an error and is not cache
 (answers.py) need no compilation at all.
 """
 
-import functools
 import gzip
 import hashlib
 import json
@@ -17,18 +16,18 @@ import re
 import time
 import zlib
 from collections.abc import Callable, Mapping
-from dataclasses import asdict, dataclass
-from importlib import metadata
+from dataclasses import asdict
 from pathlib import Path
 from typing import Any
 
 import jax
 
 from pipelines.errors import LumeshError
-from pipelines.messages import NOTHING, Message, english, say
-from pipelines.plan.estimate import Estimate, estimate
+from pipelines.messages import english, say
+from pipelines.plan.estimate import estimate
 from pipelines.plan.hlo import Module
 from pipelines.plan.topologies import Topology
+from pipelines.plan.verdicts import Answer, Verdict, read_versions
 from pipelines.runtime.devices.platform import list_flags
 from pipelines.runtime.programs.aot_packs import name_program
 from pipelines.runtime.programs.compiled import Program, lower, without_persistent_cache
@@ -46,39 +45,16 @@ class CompilerError(LumeshError):
     title = say("The compiler failed")
 
 
-@dataclass(frozen=True, kw_only=True)
-class Answer:
-    """The compiler's answer, in bytes per chip: `arguments_bytes` of weights and inputs, `temp_bytes` while it runs.
-
-    With a `refusal` there is no HLO, and only `temp_bytes` is known: all that the compiler requested, weights and
-    inputs included, as far as its message says.
-    """
-
-    compile_s: float
-    arguments_bytes: int
-    temp_bytes: int
-    code_bytes: int
-    refusal: Message = NOTHING
-
-
-@dataclass(frozen=True, kw_only=True)
-class Verdict:
-    """Answer and estimate of one program, by its fingerprint. `estimate` is None on CPU and after a refusal.
-
-    `text` is the optimized HLO, empty if it was not saved. `is_known` verdicts were compiled earlier, elsewhere.
-    """
-
-    program: str
-    answer: Answer
-    estimate: Estimate | None
-    text: str = ""
-    is_known: bool = False
-
-
 class Compiler:
-    """Compiles for one topology through a cache folder, except programs whose fingerprints are `known` already."""
+    """Compiles for one topology through a cache folder, except programs whose fingerprints are `known` already.
 
-    def __init__(self, topology: Topology, *, cache_dir: Path, known: Mapping[str, Verdict] | None = None) -> None:
+    With `is_anew` what the folder has is replaced.
+    """
+
+    def __init__(
+        self, topology: Topology, *, cache_dir: Path, known: Mapping[str, Verdict] | None = None, is_anew: bool = False
+    ) -> None:
+        self._is_anew = is_anew
         self._topology = topology
         self._cache_dir = cache_dir
         self._known = known or {}
@@ -93,7 +69,7 @@ class Compiler:
         key = self.name(program, lowered)
         if key in self._known and _is_answer(self._known[key].answer):
             return self._known[key]
-        found = self._find(key)
+        found = None if self._is_anew else self._find(key)
         if found is None:
             on_compile()
             found = _compile(lowered, name=name_program(program))
@@ -133,19 +109,6 @@ class Compiler:
             partial.rename(self._cache_dir / name)
         finally:
             partial.unlink(missing_ok=True)
-
-
-@functools.cache
-def read_versions() -> dict[str, str]:
-    """Returns the versions of the packages that an answer depends on."""
-    return {name: _read_version(name) for name in ("jax", "jaxlib", "libtpu")}
-
-
-def _read_version(package: str) -> str:
-    try:
-        return metadata.version(package)
-    except metadata.PackageNotFoundError:  # libtpu, where only CPUs are planned for
-        return "none"
 
 
 def _is_answer(answer: Answer) -> bool:

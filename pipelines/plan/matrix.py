@@ -4,10 +4,10 @@ from collections.abc import Iterable, Mapping, Sequence
 from itertools import groupby
 from typing import Any
 
-from pipelines.plan.compiler import read_versions
 from pipelines.plan.placement import HOST_BYTES_PER_S
 from pipelines.plan.report import show_bytes
 from pipelines.plan.topologies import TOPOLOGIES, TPU_SOURCE
+from pipelines.plan.verdicts import read_versions
 
 _EARLIER = "†"
 _COLUMNS = (

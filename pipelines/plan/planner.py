@@ -16,11 +16,12 @@ from pipelines.models.catalog import Model, Shape
 from pipelines.models.model import FULL
 from pipelines.plan import measured
 from pipelines.plan.abstract import Stage, list_stages
-from pipelines.plan.compiler import Answer, Compiler, Verdict, read_versions
+from pipelines.plan.compiler import Compiler
 from pipelines.plan.estimate import Estimate, count_chunks
 from pipelines.plan.packing import outputs_at_once
 from pipelines.plan.placement import Need, Placement, recommend
 from pipelines.plan.topologies import CPU_SOURCE, TPU_SOURCE, Topology, find_devices
+from pipelines.plan.verdicts import Answer, Verdict, read_versions
 from pipelines.recipes.recipe import Recipe
 from pipelines.recipes.resolving import find_cache_problem, reuse_steps
 from pipelines.recipes.step_cache import OFF

@@ -163,6 +163,9 @@ TOPOLOGIES = {
 }
 
 
+LARGEST_HOST = "v6e-8"
+"""What is planned for where nothing is asked: the newest machine of one host with a list price."""
+
 # Of several hosts, with four chips each: for training alone.
 SLICES = {
     topology.name: topology
@@ -184,6 +187,13 @@ def find_topology(name: str, *, trains: bool = False) -> Topology:
             {"topology": say("there is no {name}; allowed: {names}", name=repr(name), names=", ".join(known))}
         )
     return known[name]
+
+
+def find_machine(kind: str, devices: int) -> Topology | None:
+    """Returns the machine of so many devices of a kind, as JAX calls it; None for a CPU, and for one not known."""
+    chip = find_chip(kind)
+    known = (TOPOLOGIES | SLICES).values()
+    return next((one for one in known if chip is not None and one.chip is chip and one.devices == devices), None)
 
 
 def find_devices(topology: Topology) -> list[Any]:

@@ -1,21 +1,27 @@
 """Plans a training: compiles its step for chips that are not here, and says memory, time and money.
 
-The step comes as Programs from whoever knows how to train; this file compiles the least rematerialisation that fits.
-Answers are kept one a line in training.jsonl, which is shipped: what was asked before is answered without tracing or
-compiling, with the day and the versions that it was compiled with.
+The step comes as Programs from whoever knows how to train; this file compiles the first way to compute it that fits,
+in the order in which a training tries them. Answers are kept one a line: those in training.jsonl are shipped. What was
+asked before is answered without tracing or compiling, and without jax, with the day and the versions that it was
+compiled with. Answers of one's own are valid as long as all that they were `made_of` is the same.
+Not here: what is said of an answer (training_report.py).
 """
 
 import datetime
 from collections.abc import Callable, Mapping, Sequence
-from dataclasses import asdict, dataclass
+from dataclasses import dataclass, field
 from pathlib import Path
-from typing import Any
+from typing import TYPE_CHECKING, Any
 
-from pipelines.plan.answers import read_estimate, read_lines, write_estimate, write_lines
-from pipelines.plan.compiler import Answer, Compiler, read_versions
+from pipelines.messages import english
 from pipelines.plan.estimate import Estimate
-from pipelines.plan.topologies import TPU_SOURCE, Topology
-from pipelines.runtime.programs.compiled import Program
+from pipelines.plan.lines import read_estimate, read_lines, write_estimate, write_lines
+from pipelines.plan.topologies import Topology
+from pipelines.plan.verdicts import Answer, read_versions
+
+if TYPE_CHECKING:
+    from pipelines.plan.compiler import Compiler
+    from pipelines.runtime.programs.compiled import Program
 
 SHIPPED = Path(__file__).with_name("training.jsonl")
 USABLE = 0.98
@@ -24,7 +30,10 @@ USABLE = 0.98
 
 @dataclass(frozen=True, kw_only=True)
 class TrainingQuestion:
-    """A training to plan: `kind` is lora or full, `rank` 0 without a LoRA, `remat` may be auto."""
+    """A training to plan: `kind` is lora or full, `rank` 0 without a LoRA, `remat` may be auto.
+
+    `others` are settings that change memory or time of a step, such as the optimizer, where they are not the default.
+    """
 
     model: str
     kind: str
@@ -34,6 +43,13 @@ class TrainingQuestion:
     rank: int
     accumulate: int = 1
     remat: str = "auto"
+    others: Mapping[str, Any] = field(default_factory=dict[str, Any])
+
+    def describe(self) -> dict[str, Any]:
+        """Returns the question for JSON, which names other settings only where there are any."""
+        fields = dict(vars(self))
+        others = dict(fields.pop("others"))
+        return fields | ({"others": others} if others else {})
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -41,10 +57,15 @@ class TrainingAnswer:
     """What the compiler said of the step with rematerialisation `remat`; bytes are of one chip.
 
     `weights_bytes` are all weights, those that learn in fp32, and the optimizer's state; `learnt` counts weights.
+    The batch is in `accumulate` parts: as many as were asked for, or more where that was too large. Of two experts
+    that learn one after the other, each for all steps, there are two `rounds`. Without a `program` nothing was
+    compiled, because the weights alone are too large.
     """
 
     question: TrainingQuestion
     remat: str
+    accumulate: int = 1
+    rounds: int = 1
     mesh: str
     learnt: int
     weights_bytes: int
@@ -53,6 +74,7 @@ class TrainingAnswer:
     estimate: Estimate | None
     day: str
     versions: Mapping[str, str]
+    made_of: str = ""
     is_kept: bool = False
 
     def hbm_bytes(self) -> dict[str, int]:
@@ -77,138 +99,101 @@ class TrainingAnswer:
         return None if self.estimate is None else self.estimate.run.total_s
 
 
+@dataclass(frozen=True, kw_only=True)
+class Described:
+    """A training's step as it can be compiled: `build(remat, accumulate)` gives its program, `ways` what to try."""
+
+    build: "Callable[[str, int], Program]"
+    ways: Sequence[tuple[str, int]]
+    mesh: str
+    learnt: int
+    weights_bytes: int
+    rounds: int = 1
+
+
 def ask(
     question: TrainingQuestion,
+    step: Described,
     *,
-    build: Callable[[str], Program],
-    remats: Sequence[str],
     topology: Topology,
-    mesh: str,
-    learnt: int,
-    weights_bytes: int,
-    compiler: Compiler,
+    compiler: "Compiler",
+    made_of: str,
     on_compile: Callable[[str], None],
 ) -> TrainingAnswer:
-    """Compiles the step with each of `remats` in turn until one fits; returns the last one's. Raises CompilerError."""
-    found: TrainingAnswer | None = None
-    for remat in remats:
-        verdict = compiler.ask(build(remat), on_compile=lambda remat=remat: on_compile(remat))
-        found = TrainingAnswer(
+    """Compiles the step in each of its ways in turn until one fits; returns the last one's. Raises CompilerError.
+
+    Nothing is compiled where the weights alone are more than a chip holds.
+    """
+
+    def answer(remat: str, accumulate: int, program: str, said: Answer, estimate: Estimate | None) -> TrainingAnswer:
+        return TrainingAnswer(
             question=question,
             remat=remat,
-            mesh=mesh,
-            learnt=learnt,
-            weights_bytes=weights_bytes,
-            program=verdict.program,
-            answer=verdict.answer,
-            estimate=verdict.estimate,
+            accumulate=accumulate,
+            rounds=step.rounds,
+            mesh=step.mesh,
+            learnt=step.learnt,
+            weights_bytes=step.weights_bytes,
+            program=program,
+            answer=said,
+            estimate=estimate,
             day=f"{datetime.datetime.now(tz=datetime.UTC):%Y-%m-%d}",
             versions=read_versions(),
+            made_of=made_of,
         )
+
+    if topology.chip is not None and step.weights_bytes > USABLE * topology.chip.hbm_bytes:
+        refusal = english("Weights and optimizer alone are more than a chip holds.")
+        too_large = Answer(
+            compile_s=0.0, arguments_bytes=0, temp_bytes=step.weights_bytes, code_bytes=0, refusal=refusal
+        )
+        return answer(*step.ways[-1], "", too_large, None)
+    found: TrainingAnswer | None = None
+    for remat, accumulate in step.ways:
+        name = f"remat {remat}" + (f", {accumulate} parts" if accumulate > 1 else "")
+        verdict = compiler.ask(step.build(remat, accumulate), on_compile=lambda name=name: on_compile(name))
+        found = answer(remat, accumulate, verdict.program, verdict.answer, verdict.estimate)
         if found.fits(topology):
             break
     assert found is not None
     return found
 
 
-def find(file: Path, question: TrainingQuestion) -> TrainingAnswer | None:
-    """Returns the kept answer to this question, None if there is none. Raises ValueError for malformed lines."""
-    return next((_read(line) for line in read_lines(file) if line["question"] == asdict(question)), None)
+def find(file: Path, question: TrainingQuestion, *, made_of: str = "") -> TrainingAnswer | None:
+    """Returns the kept answer to this question that was `made_of` this, None if there is none.
+
+    Raises ValueError, KeyError or TypeError for a file that holds something else.
+    """
+    wanted = question.describe()
+    lines = (line for line in read_lines(file) if line["question"] == wanted and line.get("made_of", "") == made_of)
+    return next(map(_read, lines), None)
 
 
 def keep(file: Path, answer: TrainingAnswer) -> None:
     """Adds an answer to the file, in place of an earlier one to the same question."""
-    others = [line for line in read_lines(file) if line["question"] != asdict(answer.question)]
+    asked = answer.question.describe()
+    others = [line for line in read_lines(file) if line["question"] != asked]
     lines = sorted([*others, _write(answer)], key=lambda line: [*map(str, line["question"].values())])
     write_lines(file, lines)
 
 
-def to_json(answer: TrainingAnswer, topology: Topology, *, steps: int, chip_price: float | None) -> dict[str, Any]:
-    """Returns the object that `plan --train --json` prints."""
-    run = answer.estimate.run if answer.estimate else None
-    return {
-        **asdict(answer.question),
-        "stage": "train",
-        "remat": answer.remat,
-        "mesh": answer.mesh,
-        "chips": topology.chips,
-        "learnt": answer.learnt,
-        "fits": answer.fits(topology),
-        "hbm_bytes": answer.hbm_bytes(),
-        "hbm_limit_bytes": topology.chip.hbm_bytes if topology.chip else None,
-        "compile_s": round(answer.answer.compile_s, 1),
-        "step_ms": None if run is None else round(1000 * run.total_s, 2),
-        "step_parts_ms": run
-        and {
-            "compute": round(1000 * run.compute_s, 2),
-            "attention": round(1000 * run.attention_s, 2),
-            "exposed_collectives": round(1000 * run.exposed_s, 2),
-            "hidden_collectives": round(1000 * run.hidden_s, 2),
-        },
-        "steps": steps,
-        "hours": count_hours(answer, steps),
-        "chip_price": chip_price,
-        "dollars": count_dollars(answer, topology, steps=steps, chip_price=chip_price),
-        "refusal": answer.answer.refusal or None,
-        "compiled_on": answer.day,
-        "versions": dict(answer.versions),
-    }
-
-
-def count_hours(answer: TrainingAnswer, steps: int) -> float | None:
-    """Returns the hours of so many steps, compiling not counted."""
-    return None if answer.step_s is None else steps * answer.step_s / 3600
-
-
-def count_dollars(answer: TrainingAnswer, topology: Topology, *, steps: int, chip_price: float | None) -> float | None:
-    """Returns the price of so many steps at so much a chip and an hour; None where no price is known."""
-    hours = count_hours(answer, steps)
-    return None if hours is None or chip_price is None else hours * topology.chips * chip_price
-
-
-def describe(answer: TrainingAnswer, topology: Topology, *, steps: int, chip_price: float | None) -> list[str]:
-    """Returns the plan in sentences."""
-    question, sizes = answer.question, answer.hbm_bytes()
-    what = f"a LoRA of rank {question.rank}" if question.kind == "lora" else "all weights"
-    total, weights, temp, code = (f"{sizes[name] / 1e9:.2f}" for name in ("total", "weights", "temp", "code"))
-    limit = f" of {topology.chip.hbm_bytes / 1e9:.1f}" if topology.chip else ""
-    lines = [
-        f"{question.model}, {what}: {answer.learnt / 1e6:.1f} M weights learn from {question.batch_size} of "
-        f"{question.shape} a step, on {topology.name}: {topology.title}, mesh {answer.mesh}",
-        f"A chip holds {total}{limit} GB: {weights} weights and optimizer, {temp} while it runs, {code} code; "
-        f"--remat {answer.remat}",
-    ]
-    if not answer.fits(topology):
-        lines.append("This does not fit: take fewer pictures a step, --accumulate, or more chips.")
-    if answer.answer.refusal:
-        lines.append(str(answer.answer.refusal))
-    hours = count_hours(answer, steps)
-    dollars = count_dollars(answer, topology, steps=steps, chip_price=chip_price)
-    if answer.step_s is not None:
-        money = "no price is known for these chips: --chip-price"
-        if dollars is not None:
-            money = f"{dollars:.2f} US dollars at {chip_price:.2f} for a chip and an hour"
-        lines.append(
-            f"{TPU_SOURCE}, nothing was run: {answer.step_s:.3g} s a step, {steps} steps in {hours:.2g} h, {money}"
-        )
-    kept = ", and kept; --again compiles it anew" if answer.is_kept else ""
-    return [*lines, f"Compiled on {answer.day}, in {answer.answer.compile_s:.0f} s{kept}"]
-
-
 def _write(answer: TrainingAnswer) -> dict[str, Any]:
+    usual = {"accumulate": answer.question.accumulate, "rounds": 1, "made_of": ""}
     fields = {name: value for name, value in vars(answer).items() if name != "is_kept"}
-    return fields | {
-        "question": asdict(answer.question),
-        "answer": asdict(answer.answer),
+    return {name: value for name, value in fields.items() if name not in usual or value != usual[name]} | {
+        "question": answer.question.describe(),
+        "answer": dict(vars(answer.answer)),
         "estimate": answer.estimate and write_estimate(answer.estimate),
         "versions": dict(answer.versions),
     }
 
 
 def _read(line: Mapping[str, Any]) -> TrainingAnswer:
+    question = TrainingQuestion(**line["question"])
     fields: dict[str, Any] = {
+        "accumulate": question.accumulate,
         **line,
-        "question": TrainingQuestion(**line["question"]),
+        "question": question,
         "answer": Answer(**line["answer"]),
         "estimate": line["estimate"] and read_estimate(line["estimate"]),
     }

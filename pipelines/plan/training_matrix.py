@@ -8,7 +8,8 @@ from collections.abc import Mapping, Sequence
 from pathlib import Path
 
 from pipelines.plan.topologies import SLICES, TOPOLOGIES, Topology
-from pipelines.plan.training import TrainingAnswer, TrainingQuestion, count_dollars, find
+from pipelines.plan.training import TrainingAnswer, TrainingQuestion, find
+from pipelines.plan.training_report import count_dollars, count_hours
 
 STEPS = 1000
 _RANK = 16
@@ -97,5 +98,5 @@ def _summarise(
     if not answer.fits(topology) or answer.step_s is None or topology.chip is None:
         return [*cells, answer.remat, f"does not fit ({gigabytes})", "-", "-", compiled]
     dollars = count_dollars(answer, topology, steps=STEPS, chip_price=topology.chip.hourly_price)
-    price = f"{STEPS * answer.step_s / 3600:.2g} h" + ("" if dollars is None else f", {dollars:.2f} $")
+    price = f"{count_hours(answer, STEPS):.2g} h" + ("" if dollars is None else f", {dollars:.2f} $")
     return [*cells, answer.remat, gigabytes, f"{answer.step_s:.3g} s", price, compiled]

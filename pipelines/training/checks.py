@@ -16,9 +16,11 @@ import jax
 
 from pipelines.errors import ModelError, RecipeError
 from pipelines.families.trainable import Learner
+from pipelines.loras.files import LoraFile
 from pipelines.messages import Message, english, join, say, say_count
-from pipelines.models.catalog import Model, Shape
+from pipelines.models.catalog import Model, Shape, find_folder
 from pipelines.models.model import FULL
+from pipelines.runtime.devices import hosts
 from pipelines.runtime.devices.mesh import build_mesh
 from pipelines.runtime.weights.components import read_json
 from pipelines.training.data.batches import Schedule, hold_out
@@ -32,6 +34,7 @@ from pipelines.training.data.sources import read_examples
 from pipelines.training.refusals import check_folders, check_name, check_output, check_samples, find_strange
 from pipelines.training.results.report import check_report
 from pipelines.training.settings import DEFAULT_STEPS, TrainingSettings
+from pipelines.training.start import find_start
 
 BATCH_SIZE = 8
 """Pictures a step where nothing is asked, rounded up so that every device has as many."""
@@ -41,7 +44,10 @@ CROPS = 4
 
 @dataclass(frozen=True, kw_only=True)
 class Checked:
-    """A training that can begin: `notes` say what was guessed or left out of its data."""
+    """A training that can begin: `notes` say what was guessed or left out of its data.
+
+    A batch is shared out among so many `devices`, or groups of them that compute the same rows together.
+    """
 
     model: Model
     name: str
@@ -49,8 +55,10 @@ class Checked:
     held: Data | None
     captions: CaptionRules
     prior_prompts: tuple[str, ...]
+    start: LoraFile | None
     steps: int
     batch_size: int
+    devices: int
     notes: tuple[Message, ...]
 
     @property
@@ -90,6 +98,8 @@ class Checked:
             "steps": self.steps,
             "steps_per_epoch": self.schedule.steps_per_epoch,
             "batch_size": self.batch_size,
+            "hosts": hosts.count(),
+            "batch_size_per_device": self.batch_size // self.devices,
             "notes": [str(note) for note in self.notes],
         }
 
@@ -107,8 +117,20 @@ class Checked:
                 batch=self.batch_size,
                 epochs=f"{epochs:.1f}",
             ),
+            *self._tell_shares(),
             *self.notes,
         ]
+
+    def _tell_shares(self) -> list[Message]:
+        """Says how many pictures each host and each device has of a step, where there are several."""
+        shares = {"rows": self.batch_size // self.devices, "devices": self.devices}
+        if hosts.count() > 1 and not self.devices % hosts.count():
+            rows = self.batch_size // hosts.count()
+            return [
+                say("each of {hosts} hosts has {own} of them a step, and each of {devices} devices {rows}",
+                    hosts=hosts.count(), own=rows, **shares)
+            ]  # fmt: skip
+        return [say("each of {devices} devices has {rows} of them a step", **shares)] if self.devices > 1 else []
 
 
 def name_bucket(bucket: Bucket) -> str:
@@ -136,7 +158,13 @@ def check_training(settings: TrainingSettings, model: Model, learner: Learner, *
         **check_output(settings, model),
         **find_strange(settings, model, learner),
         **check_samples(settings, model),
+        **_check_square(settings, model, learner),
     }
+    lora = None
+    try:
+        lora = find_start(settings, model)
+    except RecipeError as error:
+        problems |= error.fields
     if found.problems and "data" not in problems:
         problems["data"] = join(found.problems)
     counted = [one for one in found.examples if not (one.is_prior and settings.preserve)]
@@ -173,8 +201,10 @@ def check_training(settings: TrainingSettings, model: Model, learner: Learner, *
             preserve=settings.preserve,
         ),
         prior_prompts=list_prior_prompts(settings, model),
+        start=lora,
         steps=choose_steps(settings, data.schedule.steps_per_epoch),
         batch_size=batch,
+        devices=devices,
         notes=(
             *found.notes,
             *notes,
@@ -259,8 +289,9 @@ def choose_name(settings: TrainingSettings) -> str:
     return plain or "training"
 
 
-def _takes_buckets(settings: TrainingSettings) -> bool:
-    return settings.buckets if settings.buckets is not None else settings.resolution is None
+def _takes_buckets(settings: TrainingSettings, model: Model) -> bool:
+    """Tells whether sizes of several proportions are trained; a resolution is diffusers' square where that is known."""
+    return settings.buckets if settings.buckets is not None else settings.resolution is None or model.is_video
 
 
 def _hold_out(
@@ -335,7 +366,7 @@ def _schedule(
         seed=settings.seed,
         prior_weight=settings.prior_weight,
         flips=settings.random_flip,
-        crops=0 if settings.center_crop or _takes_buckets(settings) else CROPS,
+        crops=0 if settings.center_crop or _takes_buckets(settings, model) else CROPS,
     )
     return Data(examples=examples, cuts=cutting.cuts, schedule=schedule), cutting.notes
 
@@ -351,9 +382,27 @@ def _cut(settings: TrainingSettings, model: Model, learner: Learner, examples: S
         return Bucketing(cuts=cuts, notes=(*cutting.notes, *joined.notes))
     shape = model.default_shape
     side = settings.resolution or round(math.sqrt(shape.width * shape.height))
-    if not _takes_buckets(settings):
-        return choose_square(examples, side)
-    shapes = list(model.shapes)
+    fps, shapes = float(model.fps or 0), list(model.shapes)
     if settings.frames is not None:
         shapes = [replace(one, frames=settings.frames) for one in shapes]
-    return choose_buckets(examples, shapes, multiple=learner.size_multiple, area=side**2, fps=float(model.fps or 0))
+    if not _takes_buckets(settings, model):
+        return choose_square(examples, side, frames={one.frames for one in shapes}, fps=fps)
+    multiple = _find_multiple(model, learner)
+    return choose_buckets(examples, shapes, multiple=multiple, area=side**2, fps=fps)
+
+
+def _find_multiple(model: Model, learner: Learner) -> int:
+    folder = find_folder(model.choose_start())
+    return learner.size_multiple if folder is None else learner.find_size_multiple(folder)
+
+
+def _check_square(settings: TrainingSettings, model: Model, learner: Learner) -> dict[str, Message]:
+    """Refuses a square of which a model of videos would have half a token."""
+    if not model.is_video or settings.resolution is None or _takes_buckets(settings, model):
+        return {}
+    multiple = _find_multiple(model, learner)
+    if settings.resolution % multiple == 0:
+        return {}
+    return {
+        "resolution": say("{side} is no multiple of {multiple}", side=settings.resolution, multiple=multiple)
+    }  # fmt: skip

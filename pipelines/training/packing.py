@@ -11,16 +11,12 @@ from typing import Any
 
 from jax.sharding import Mesh
 
-from pipelines import registry
 from pipelines.models.catalog import Model, Shape
-from pipelines.models.fingerprints import find_configs
 from pipelines.runtime.programs.aot_packs import Manifest, describe_target, write_pack
 from pipelines.runtime.programs.compiled import Program, Programs, without_persistent_cache
-from pipelines.runtime.weights.components import read_json
 from pipelines.training.engine.compiled_steps import name_pack
-from pipelines.training.engine.denoiser import choose_denoisers
 from pipelines.training.engine.step import Way, compile_first_that_fits, list_ways
-from pipelines.training.planning import TrainingStep, describe_step
+from pipelines.training.planning import TrainingStep, count_rounds, describe_step
 from pipelines.training.settings import TrainingSettings
 
 
@@ -45,12 +41,12 @@ def make_pack(
     """
     started = time.perf_counter()
     made: list[tuple[Program, Any, Any]] = []
-    for number in range(_count_experts(settings, model)):
+    for number in range(count_rounds(settings, model)):
         for shape in shapes:
             step = describe_step(
                 settings, model, mesh, shape=shape, batch_size=batch_size, limit_bytes=limit_bytes, number=number
             )
-            made += _compile(step, settings, batch_size, on_compile=on_compile, on_refusal=on_refusal)
+            made += _compile(step, settings, on_compile=on_compile, on_refusal=on_refusal)
     return write_pack(
         file,
         made,
@@ -66,7 +62,6 @@ def make_pack(
 def _compile(
     step: TrainingStep,
     settings: TrainingSettings,
-    batch_size: int,
     *,
     on_compile: Callable[[Shape, Way], None],
     on_refusal: Callable[[Way, Way | None], None],
@@ -82,7 +77,8 @@ def _compile(
         return step.program(way.remat, way.accumulate)
 
     programs = Programs(keep)
-    ways = list_ways(settings.remat, step.plan, batch_size=batch_size, is_strict=settings.strict)
+    rows = step.rows["weight"].shape[0]
+    ways = list_ways(settings.remat, step.plan, batch_size=rows, is_strict=settings.strict)
     with without_persistent_cache():
         way = compile_first_that_fits(programs, build, ways, on_refusal=on_refusal)
         keys = [step.program(way.remat, way.accumulate).key]
@@ -91,9 +87,3 @@ def _compile(
             programs.compile_all([validation])
             keys.append(validation.key)
     return [(*traced[key], programs.get(*key)) for key in keys]
-
-
-def _count_experts(settings: TrainingSettings, model: Model) -> int:
-    folder = find_configs(model)
-    config = read_json(folder / "scheduler" / "scheduler_config.json") | dict(model.scheduler_changes)
-    return len(choose_denoisers(registry.find_learner(model).list_denoisers(folder, config), settings))

@@ -1,9 +1,17 @@
-"""Where a training works."""
+"""Where a training works, and that no other works there at the same time."""
 
+import contextlib
+from collections.abc import Iterator
 from dataclasses import dataclass
 from pathlib import Path
 
+from filelock import FileLock, Timeout
+
+from pipelines.errors import RecipeError
+from pipelines.messages import say
 from pipelines.runtime.devices import hosts
+
+LOCK = ".lock"
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -11,7 +19,8 @@ class Place:
     """Where a training works: `output` for its files, `cache` for rows, `cache_dir` for compiled programs.
 
     `packs` are files of `compile --train`, or folders of them. `is_common` says whether all hosts see the same
-    `output`. Where each has its own, the first one keeps the states, and all other files are written on every host.
+    `output`. Where each has its own, the first one keeps the states, the log and the settings, and all other files are
+    written on every host.
     """
 
     output: Path
@@ -25,3 +34,22 @@ class Place:
     def is_written_here(self) -> bool:
         """Tells whether this host writes what all have made."""
         return hosts.is_leader() or not self.is_common
+
+    @contextlib.contextmanager
+    def hold(self) -> Iterator[None]:
+        """Holds the folder, on the first host, as long as the process lives; raises RecipeError if another does.
+
+        Two trainings in one folder would take each other's states for their own. Where the file system knows no locks,
+        nothing is held.
+        """
+        with contextlib.ExitStack() as stack:
+            if hosts.is_leader():
+                try:
+                    stack.enter_context(FileLock(self.output / LOCK, fallback_to_soft=False).acquire(blocking=False))
+                except Timeout as error:
+                    text = say("another training works in {folder} now; wait for its end, stop it, or choose another "
+                               "folder", folder=self.output)  # fmt: skip
+                    raise RecipeError({"output": text}) from error
+                except (NotImplementedError, OSError):
+                    pass  # what refuses a lock says so itself, or knows none
+            yield

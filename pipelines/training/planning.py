@@ -6,6 +6,7 @@ It is the very program that run.py would compile for pictures of this size on th
 import math
 from collections.abc import Mapping
 from dataclasses import dataclass
+from typing import Any
 
 import jax
 import jax.numpy as jnp
@@ -82,7 +83,7 @@ def describe_step(
     """Describes the step for devices of `limit_bytes` each; `number` is of two experts. Raises ModelError."""
     learner = registry.find_learner(model)
     folder = find_configs(model)
-    scheduler_config = read_json(folder / "scheduler" / "scheduler_config.json") | dict(model.scheduler_changes)
+    scheduler_config = _read_scheduler(model)
     denoiser = choose_denoisers(learner.list_denoisers(folder, scheduler_config), settings)[number]
     origin = Origin(model=model, learner=learner, folder=folder, mesh=mesh, on_progress=_UNHEARD)
     built = build_module(origin, denoiser, settings)
@@ -98,6 +99,16 @@ def describe_step(
         rows=_describe_rows(learner, model, mesh, shape=shape, batch_size=batch_size, has_twins=settings.preserve > 0),
         shape=shape,
     )
+
+
+def count_rounds(settings: TrainingSettings, model: Model) -> int:
+    """Returns how many experts learn one after the other, each for all steps."""
+    denoisers = registry.find_learner(model).list_denoisers(find_configs(model), _read_scheduler(model))
+    return len(choose_denoisers(denoisers, settings))
+
+
+def _read_scheduler(model: Model) -> dict[str, Any]:
+    return read_json(find_configs(model) / "scheduler" / "scheduler_config.json") | dict(model.scheduler_changes)
 
 
 def _describe_rows(

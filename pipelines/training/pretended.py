@@ -15,6 +15,7 @@ import numpy as np
 
 from pipelines.errors import LumeshError
 from pipelines.families.fake.landscape import draw_landscape
+from pipelines.files.foreign_video import measure_video, read_frames
 from pipelines.files.outputs import save_outputs, suffix_of
 from pipelines.files.whole import write_whole
 from pipelines.messages import english
@@ -70,7 +71,7 @@ def _pretend_prior(
 ) -> None:
     """Pretends that the model makes pictures of its own, as many as there are to learn, unless they are there."""
     prompts = list_prior_prompts(settings, model)
-    pictures = sum(len([*Path(data).glob("*.png")]) for data in settings.data)
+    pictures = sum(file.suffix != ".txt" for data in settings.data for file in Path(data).iterdir())
     files = [folder / f"{number:04d}.txt" for number in range(max(pictures, len(prompts)) if prompts else 0)]
     missing = [number for number, file in enumerate(files) if not file.exists()]
     for done, number in enumerate(missing):
@@ -131,7 +132,7 @@ def _pretend_round(
 
 def _list_pictures(settings: TrainingSettings, on_event: Callable[[dict[str, Any]], None]) -> list[Path]:
     """Lists the pictures of the data, each of which must have a caption in a file of its name."""
-    files = [file for folder in settings.data for file in sorted(Path(folder).glob("*.png"))]
+    files = [file for folder in settings.data for file in sorted(Path(folder).iterdir()) if file.suffix != ".txt"]
     for done, file in enumerate(files, start=1):
         if not file.with_suffix(".txt").read_text("utf-8").strip():
             raise LumeshError(english(f"{file.name} has no caption."))
@@ -142,7 +143,12 @@ def _list_pictures(settings: TrainingSettings, on_event: Callable[[dict[str, Any
 
 
 def _read_colour(file: Path) -> np.ndarray:
-    return np.asarray(open_picture(file), np.float32).mean((0, 1)) / 255
+    """Reads a picture's mean colour, or that of a clip's first frame."""
+    if file.suffix != ".mp4":
+        return np.asarray(open_picture(file), np.float32).mean((0, 1)) / 255
+    size = measure_video(file)
+    [first] = read_frames(file, width=size.width, height=size.height, fps=size.fps, frames=1)
+    return np.asarray(first, np.float32).mean((0, 1)) / 255
 
 
 def _read_state(state: Path) -> int:

@@ -5,7 +5,6 @@ got wrong is found by `check` before a weight is read.
 """
 
 import functools
-import secrets
 import shutil
 import time
 from contextlib import suppress
@@ -44,6 +43,7 @@ from pipelines.training.results.own_parts import list_own_parts, write_own_parts
 from pipelines.training.results.room import check_room
 from pipelines.training.results.state import find_newest_of
 from pipelines.training.settings import TrainingSettings
+from pipelines.training.together import compare_hosts, find_common_folder
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -70,8 +70,22 @@ def train(
 
     Raises RecipeError, ModelError and LumeshErrors with advice.
     """
-    started = time.monotonic()
     stop.limit(60 * settings.max_minutes if settings.max_minutes else None)
+    place.output.mkdir(parents=True, exist_ok=True)
+    with place.hold():
+        return _train(settings, checked, place, stop=stop, on_event=on_event, on_progress=on_progress)
+
+
+def _train(
+    settings: TrainingSettings,
+    checked: Checked,
+    place: Place,
+    *,
+    stop: Stop,
+    on_event: OnEvent,
+    on_progress: OnProgress,
+) -> Result:
+    started = time.monotonic()
     registry.start_jax(place.cache_dir, allow_cpu=place.allow_cpu)
     compiles = counter.compiled
     start = checked.model.choose_start(revision=settings.revision, variant=settings.variant)
@@ -80,9 +94,10 @@ def train(
     learner = registry.find_learner(model)
     folder = registry.find(model, on_progress=on_progress)
     scheduler_config = read_json(folder / "scheduler" / "scheduler_config.json") | dict(model.scheduler_changes)
-    place.output.mkdir(parents=True, exist_ok=True)
-    if hosts.count() > 1:
-        _compare_hosts(settings, checked, place, find_revision(folder, model.own_files))
+    compare_hosts(settings, checked, weights=find_revision(folder, model.own_files))
+    place, note = find_common_folder(place)
+    if note is not None:
+        on_event({"event": "note", "text": note})
     if hosts.is_leader() and not is_training(place.output):
         _write_settings(settings, place)
     architecture: Any = registry.find_architecture(model)
@@ -107,6 +122,8 @@ def train(
     whole: Checked | None = checked
     if checked.prior_prompts:
         whole = _add_prior(settings, checked, place, origin, stop=stop, on_event=on_event)
+        if whole is not None:
+            compare_hosts(settings, whole)
     prepared = None
     if whole is not None and not _is_stopped(stop, "stop before the rows"):
         prepared = _prepare_rows(settings, whole, place, origin, stop=stop, on_event=on_event)
@@ -143,12 +160,14 @@ def train(
             origin=origin,
             scheduler_config=scheduler_config,
             denoiser=denoiser,
+            spell=architecture.spell,
             written=(*written, *(one.component for one in chosen[:number])),
             begin=begin if number == 0 else lambda: None,
             rows=rows,
             held=held,
             stop=stop,
             on_event=on_event,
+            beside=tuple(files) if settings.lora else (),
         ).run()
         files += made
         if _is_stopped(stop, "stop"):
@@ -261,29 +280,3 @@ def _prepare_rows(
 
 def _write_settings(settings: TrainingSettings, place: Place) -> None:
     (place.output / SETTINGS).write_text(settings.model_dump_json(indent=1, exclude={"hub_token"}), "utf-8")
-
-
-def _compare_hosts(settings: TrainingSettings, checked: Checked, place: Place, revision: str) -> None:
-    """Raises HostsError where hosts were told other things, have other files, or see another output folder."""
-    own = {"hub_token", "hub_model_id", "data", "output", "profile"}  # the first host's, and paths of each machine
-    facts = {
-        "JAX": jax.__version__,
-        "settings": settings.model_dump_json(exclude=own, exclude_defaults=True),
-        "weights": revision,
-        "data": f"{len(checked.examples)} pictures ({checked.fingerprint})",
-    }
-    if not place.is_common:
-        hosts.compare(facts)
-        return
-    mark = place.output / ".hosts"
-    text = hosts.agree("mark", secrets.token_hex(8))
-    if hosts.is_leader():
-        mark.write_text(text, "utf-8")
-    hosts.wait("the mark is written")
-    is_seen = mark.exists() and mark.read_text("utf-8") == text
-    seen = "what the first host wrote there" if is_seen else f"nothing in {place.output}"
-    try:
-        hosts.compare({**facts, "the output folder": seen})
-    finally:
-        if hosts.is_leader():
-            mark.unlink(missing_ok=True)

@@ -47,6 +47,9 @@ class TrainingSettings(BaseModel):
 
     rank: int = Field(default=16, ge=1, le=1024, description="Of a LoRA: the width of its matrices.")
     alpha: float | None = Field(default=None, gt=0, description="Of a LoRA: counts alpha / rank; the rank if left out.")
+    start_from: str | None = Field(
+        default=None, description="A LoRA that learns on: a file, or one of the data directory's by its name."
+    )
     targets: str | None = Field(default=None, description="Regular expression of layers; all linear ones if left out.")
     convolutions: bool = Field(default=False, description="Lets a LoRA change convolutions, too.")
     lora_format: LoraFormat = Field(
@@ -170,12 +173,15 @@ def read_settings(given: Mapping[str, Any], file: Path | None = None, *, needs_d
         if any(asked.get(name) for name in pair):
             fields = {name: value for name, value in fields.items() if name not in pair}
     fields |= asked
+    problems: dict[str, Message] = {}
     try:
         settings = TrainingSettings.model_validate(fields)
     except ValidationError as error:
         found = word_first(error.errors(), whole="settings")
-        raise RecipeError({FLAGS.get(name, name): text for name, text in found.items()}) from error
-    problems = _find_problems(settings)
+        problems = {FLAGS.get(name, name): text for name, text in found.items()}
+        wrong = {str(one["loc"][0]) for one in error.errors() if one["loc"]}
+        settings = TrainingSettings.model_validate({name: fields[name] for name in fields.keys() - wrong})
+    problems = {**_find_problems(settings), **problems}  # of what is there twice, that it is no value comes first
     if not needs_data:
         problems.pop("data", None)
     if problems:
@@ -234,7 +240,7 @@ def _has_prior(settings: TrainingSettings) -> bool:
 
 _NEEDS = (
     _Need(
-        names=("rank", "alpha", "targets", "convolutions", "preserve", "lora_format"),
+        names=("rank", "alpha", "start_from", "targets", "convolutions", "preserve", "lora_format"),
         holds=lambda settings: settings.lora or not settings.full,
         reason=say("is of a LoRA; leave it out with full"),
     ),

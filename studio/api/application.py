@@ -30,6 +30,7 @@ from studio.api.middleware.limits import LimitedSize
 from studio.api.query import refuse_unknown_query
 from studio.api.routes import (
     account,
+    clips,
     events,
     grids,
     health,
@@ -163,6 +164,7 @@ def _collect_routes() -> Sequence[BaseRoute]:
         outputs,
         media,
         uploads,
+        clips,
         loras,
         recipes,
         presets,

@@ -9,7 +9,7 @@ from pipelines.loras.settings import ADAPTER_CONFIG, ADAPTER_MODEL, find_adapter
 from studio.cluster.protocol import Attachment
 from studio.cluster.stock import Hashes
 from studio.database import Database
-from studio.jobs.job import Job
+from studio.jobs.job import TRAIN, Job
 from studio.library import inputs, training_packs
 from studio.settings import Settings
 
@@ -24,25 +24,30 @@ class Attachments:
         self._files: dict[str, Path] = {}
 
     def find(self, job: Job) -> tuple[list[Attachment], list[Attachment]]:
-        """Returns a job's pictures, and its LoRAs as far as they are here; raises InputGoneError.
+        """Returns a job's pictures, and its LoRAs as far as they are here; raises InputGoneError."""
+        refs = [lora.ref for lora in job.recipe.loras]
+        return self.find_pictures(job, job.recipe.images), self.find_loras(refs)
 
-        A LoRA that is not here may be on the worker's machine, which says so if it is not. One with peft's description
-        beside it goes as a folder of peft's.
+    def find_loras(self, refs: Sequence[str]) -> list[Attachment]:
+        """Returns LoRAs as far as they are here.
+
+        One that is not may be on the worker's machine, which says so if it is not. One with peft's description beside
+        it goes as a folder of peft's.
         """
-        pictures = self.find_pictures(job, job.recipe.images)
         loras: list[Attachment] = []
-        for lora in job.recipe.loras:
-            file = find_lora_file(lora.ref, self._settings.loras_dir)
+        for ref in refs:
+            file = find_lora_file(ref, self._settings.loras_dir)
             config = None if file is None else find_adapter_config(file)
             if file is not None:
-                loras.append(self._attach(file, ref=lora.ref, name=ADAPTER_MODEL if config is not None else ""))
+                loras.append(self._attach(file, ref=ref, name=ADAPTER_MODEL if config is not None else ""))
             if config is not None:
-                loras.append(self._attach(config, ref=lora.ref, name=ADAPTER_CONFIG))
-        return pictures, loras
+                loras.append(self._attach(config, ref=ref, name=ADAPTER_CONFIG))
+        return loras
 
     def find_pictures(self, job: Job, ids: Sequence[str]) -> list[Attachment]:
         """Returns pictures of a job's owner; raises InputGoneError."""
-        files = inputs.find_files(self._database, self._settings, ids, owner=job.owner)
+        view = "lessons" if job.kind == TRAIN else "inputs"
+        files = inputs.find_files(self._database, self._settings, ids, owner=job.owner, view=view)
         return [self._attach(file) for file in files]
 
     def pack_training(self, job: Job) -> Attachment | None:

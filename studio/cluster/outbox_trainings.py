@@ -100,9 +100,13 @@ class OutboxTrainingDesk:
         self._tell(job, "add_point", {"step": step, "loss": loss, "learning_rate": learning_rate})
 
     def add_sample(self, job: Job, *, step: int, number: int, prompt: str, width: int, height: int) -> None:
-        shown = training_files.shown_file(self._settings.training_dir / job.id, step, number).read_bytes()
+        folder = self._settings.training_dir / job.id
+        blobs = {"shown": training_files.shown_file(folder, step, number).read_bytes()}
+        moving = training_files.shown_file(folder, step, number, is_moving=True)
+        if moving.exists():  # of a video
+            blobs["moving"] = moving.read_bytes()
         told = {"step": step, "number": number, "prompt": prompt, "width": width, "height": height}
-        self._tell(job, "add_sample", told, {"shown": shown})
+        self._tell(job, "add_sample", told, blobs)
 
     def note_saved(self, job: Job, step: int) -> None:
         self._saved[protocol.claim_of(job)] = step

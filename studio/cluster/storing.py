@@ -170,8 +170,11 @@ class Storing:
         if not self._is_held(job):  # the training may have been deleted, folder and all
             return
         folder = self._settings.training_dir / job.id
-        shown = training_files.shown_file(folder, int(told.data["step"]), int(told.data["number"]))
-        write_whole(shown, told.blobs["shown"], is_flushed=False)
+        step, number = int(told.data["step"]), int(told.data["number"])
+        if "moving" in told.blobs:
+            moving = training_files.shown_file(folder, step, number, is_moving=True)
+            write_whole(moving, told.blobs["moving"], is_flushed=False)
+        write_whole(training_files.shown_file(folder, step, number), told.blobs["shown"], is_flushed=False)
         trainings.add_sample(self._database, job, **told.data)
 
     async def _find_company(self, link: Link, job: Job, told: Told) -> None:

@@ -81,6 +81,9 @@ class AskedTraining(BaseModel):
         f"`{AUTO}` stands for the model's own examples",
     )
     strength: Strength = "usual"
+    start_from: str | None = Field(
+        default=None, max_length=300, description="a LoRA here that learns on, by its `ref`; `rank` is its own then"
+    )
     steps: int | None = Field(default=None, strict=True, ge=1, le=100_000)
     rank: int | None = Field(default=None, strict=True, ge=1, le=256)
     learning_rate: float | None = Field(default=None, strict=True, gt=0, le=1)

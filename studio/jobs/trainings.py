@@ -78,15 +78,18 @@ def submit(
     return job
 
 
+def find_lessons(read: Read, asked: AskedTraining, *, owner: str) -> dict[str, bool]:
+    """Returns which pictures are there and this owner's, each with whether it is a video; `read` runs one SELECT."""
+    ids = json.dumps([picture.id for picture in asked.pictures])
+    rows = read(
+        "SELECT id, is_video FROM lessons WHERE owner = ? AND id IN (SELECT value FROM json_each(?))", (owner, ids)
+    )
+    return {row["id"]: bool(row["is_video"]) for row in rows}
+
+
 def find_strangers(read: Read, asked: AskedTraining, *, owner: str) -> dict[str, Message]:
     """Returns a message for each picture that is not there, or not this owner's; `read` runs one SELECT."""
-    ids = json.dumps([picture.id for picture in asked.pictures])
-    known = {
-        row["id"]
-        for row in read(
-            "SELECT id FROM inputs WHERE owner = ? AND id IN (SELECT value FROM json_each(?))", (owner, ids)
-        )
-    }
+    known = find_lessons(read, asked, owner=owner)
     return {
         f"pictures.{place}.id": say("there is no picture {name}; add it again", name=repr(picture.id[:60]))
         for place, picture in enumerate(asked.pictures)

@@ -6,7 +6,7 @@ Not here: how a file becomes whole (pipelines/files/whole.py), which rows name i
 import io
 import time
 import zlib
-from collections.abc import Collection, Iterable
+from collections.abc import Collection, Iterable, Sequence
 from dataclasses import dataclass
 from pathlib import Path, PurePosixPath
 
@@ -14,7 +14,7 @@ import numpy as np
 from PIL import Image
 
 from pipelines.files.metadata import make_png_chunks
-from pipelines.files.video import write_mp4
+from pipelines.files.video import copy_mp4, write_mp4
 from pipelines.files.whole import PART, put_whole, write_whole
 from pipelines.recipes.recipe import Recipe
 
@@ -54,17 +54,28 @@ def save_outputs(
 
 
 def save_each(
-    outputs_dir: Path, job_id: str, made: Iterable[tuple[np.ndarray, Recipe]], *, is_flushed: bool = True
+    outputs_dir: Path,
+    job_id: str,
+    made: Iterable[tuple[np.ndarray, Recipe]],
+    *,
+    videos: Sequence[Path] = (),
+    is_flushed: bool = True,
 ) -> list[SavedFile]:
-    """Saves pictures or videos as `save_outputs` does, each with a recipe of its own."""
+    """Saves pictures or videos as `save_outputs` does, each with a recipe of its own.
+
+    `videos` are the files that these were read from, if any: a video is copied, since it loses when encoded again.
+    """
     day = time.strftime("%Y-%m-%d")
     saved: list[SavedFile] = []
     name = ""
     try:
         for number, (one, recipe) in enumerate(made):
             name = f"{day}/{job_id}-{number}"
-            save = _save_video if one.ndim == VIDEO_NDIM - 1 else _save_picture
-            saved.append(save(outputs_dir, name, one, recipe, is_flushed=is_flushed))
+            if one.ndim == VIDEO_NDIM - 1:
+                video = videos[number] if videos else None
+                saved.append(_save_video(outputs_dir, name, one, recipe, video=video, is_flushed=is_flushed))
+            else:
+                saved.append(_save_picture(outputs_dir, name, one, recipe, is_flushed=is_flushed))
     except BaseException:
         discard(outputs_dir, saved)
         for suffix in (".png", ".mp4", POSTER_SUFFIX, THUMB_SUFFIX):
@@ -109,11 +120,18 @@ def _save_picture(
 
 
 def _save_video(
-    outputs_dir: Path, name: str, frames_FHWC: np.ndarray, recipe: Recipe, *, is_flushed: bool
+    outputs_dir: Path, name: str, frames_FHWC: np.ndarray, recipe: Recipe, *, video: Path | None, is_flushed: bool
 ) -> SavedFile:
-    """Saves the MP4, and its middle frame as poster (full size) and as thumbnail."""
+    """Saves the MP4, or a copy of `video`, and its middle frame as poster (full size) and as thumbnail."""
     file, count = f"{name}.mp4", len(frames_FHWC)
-    put_whole(outputs_dir / file, lambda part: write_mp4(part, frames_FHWC, recipe), is_flushed=is_flushed)
+
+    def write(part: Path) -> None:
+        if video is None:
+            write_mp4(part, frames_FHWC, recipe)
+        else:
+            copy_mp4(video, part, recipe)
+
+    put_whole(outputs_dir / file, write, is_flushed=is_flushed)
     middle = Image.fromarray(frames_FHWC[count // 2])
     _save_webp(outputs_dir / poster_of(file), middle, is_flushed=is_flushed)
     thumb = f"{name}{THUMB_SUFFIX}"

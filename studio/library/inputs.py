@@ -1,10 +1,12 @@
 """Finds the files of a recipe's input pictures: uploads and outputs, named by id, and only the owner's own.
 
-The database view `inputs` defines which ids are valid; jobs/queue.py checks it before a job is queued.
+The database view `inputs` defines which ids are valid, and `lessons` those that a training may learn from; it is
+checked before a job is queued (jobs/queue.py, jobs/trainings.py).
 """
 
 from collections.abc import Sequence
 from pathlib import Path
+from typing import Literal
 
 from pipelines.errors import LumeshError
 from pipelines.messages import say
@@ -30,12 +32,19 @@ def find_references(database: Database, model: Model, recipe: Recipe, *, owner: 
     return choose_references(model, [(row["width"], row["height"]) for row in rows if row])
 
 
-def find_files(database: Database, settings: Settings, images: Sequence[str], *, owner: str) -> tuple[Path, ...]:
-    """Returns the file of each image, in order; raises InputGoneError."""
+def find_files(
+    database: Database,
+    settings: Settings,
+    images: Sequence[str],
+    *,
+    owner: str,
+    view: Literal["inputs", "lessons"] = "inputs",
+) -> tuple[Path, ...]:
+    """Returns the file of each image, or of what is learnt, in order; raises InputGoneError."""
     folders = {"uploads": settings.uploads_dir, "outputs": settings.outputs_dir}
     files: list[Path] = []
     for image in images:
-        row = database.read_one("SELECT folder, file FROM inputs WHERE id = ? AND owner = ?", (image, owner))
+        row = database.read_one(f"SELECT folder, file FROM {view} WHERE id = ? AND owner = ?", (image, owner))
         file = folders[row["folder"]] / row["file"] if row else None
         if file is None or not file.is_file():
             raise InputGoneError(

@@ -11,7 +11,7 @@ from pathlib import Path
 import numpy as np
 from PIL import Image
 
-from pipelines.files.video import read_mp4
+from pipelines.files.video import encode_animation, read_mp4
 from pipelines.files.whole import write_whole
 from pipelines.loras.files import find_namesake
 from pipelines.recipes.recipe import Recipe
@@ -39,19 +39,24 @@ def list_samples(folder: Path, step: int) -> list[Path]:
     return sorted(file for file in found if file.suffix in MADE_SUFFIXES)
 
 
-def show(folder: Path, step: int, number: int, pixels: np.ndarray) -> tuple[int, int]:
-    """Writes a sample, or a video's middle frame, for the page; returns its width and height."""
-    picture = Image.fromarray(pixels[len(pixels) // 2] if pixels.ndim == VIDEO_NDIM else pixels)
+def show(folder: Path, step: int, number: int, pixels: np.ndarray, recipe: Recipe) -> tuple[int, int]:
+    """Writes a sample for the page, of a video its middle frame and all of it; returns its width and height."""
+    is_video = pixels.ndim == VIDEO_NDIM
+    picture = Image.fromarray(pixels[len(pixels) // 2] if is_video else pixels)
     picture.thumbnail((SHOWN_SIDE_PX, SHOWN_SIDE_PX))
     webp = io.BytesIO()
     picture.save(webp, "WEBP", quality=88)
+    if is_video:
+        small = np.stack([np.asarray(Image.fromarray(frame).resize(picture.size)) for frame in pixels])
+        moving = encode_animation(small, recipe, suffix=".webp")
+        write_whole(shown_file(folder, step, number, is_moving=True), moving)
     write_whole(shown_file(folder, step, number), webp.getvalue())
     return picture.size
 
 
-def shown_file(folder: Path, step: int, number: int) -> Path:
-    """Returns where a sample for the page is."""
-    return folder / SHOWN / f"{step:06d}-{number}.webp"
+def shown_file(folder: Path, step: int, number: int, *, is_moving: bool = False) -> Path:
+    """Returns where a sample for the page is, or a video's that moves."""
+    return folder / SHOWN / f"{step:06d}-{number}{'.moving' if is_moving else ''}.webp"
 
 
 def forget_work(folder: Path) -> None:

@@ -1,9 +1,9 @@
-"""Uploaded pictures: fully decoded, stored without their metadata, named by the hash of their content.
+"""Uploaded pictures and clips: fully decoded, stored without their metadata, named by the hash of their content.
 
 Only the pixels of an uploaded file survive: it is stored as a newly written PNG, upright and in RGB. Equal pictures
 share one file, each owner has a row of their own, and uploading a picture again gives the same id.
-Not here: how the bytes arrive (api/routes/uploads.py), what a file's pixels are (pipelines/pictures/reading.py), which
-pictures a recipe may name (inputs.py).
+Not here: how the bytes arrive (api/routes/uploads.py), what a file's pixels are (pipelines/pictures/reading.py), how
+clips are written anew (uploaded_clips.py), which pictures a recipe may name (inputs.py).
 """
 
 import hashlib
@@ -11,6 +11,7 @@ import io
 import secrets
 import sqlite3
 import time
+from collections.abc import Callable
 from dataclasses import dataclass, replace
 from pathlib import Path
 from typing import Any
@@ -60,8 +61,8 @@ class UploadQuotaError(UploadError):
 class Quota:
     """Limits on an owner's uploads that no job uses yet, so that nobody fills the disk with unused pictures."""
 
-    pictures: int = 200
-    bytes: int = 2_000_000_000  # of stored PNGs: a photo of 40 megapixels can take 100 MB
+    pictures: int = 700  # all that a training takes, and some to draw from
+    bytes: int = 10_000_000_000  # of stored PNGs: a photo of 12 megapixels takes some 20 MB, one of 40 up to 100
 
 
 UPLOAD_QUOTA = Quota()
@@ -69,7 +70,7 @@ UPLOAD_QUOTA = Quota()
 
 @dataclass(frozen=True, kw_only=True)
 class Upload:
-    """One picture of one owner; its file is `<sha>.png` in the uploads folder.
+    """One picture or clip of one owner; its file is `<sha>.png` in the uploads folder, or `.mp4` of several `frames`.
 
     `notes` say what of the uploaded file is not in the picture, and are told once, when it is uploaded.
     """
@@ -81,11 +82,12 @@ class Upload:
     height: int
     bytes: int
     created_at: float
+    frames: int = 1
     notes: tuple[Message, ...] = ()
 
     @property
     def file(self) -> str:
-        return f"{self.sha}.png"
+        return f"{self.sha}.png" if self.frames == 1 else f"{self.sha}.mp4"
 
     @property
     def thumb(self) -> str:
@@ -104,52 +106,66 @@ class Upload:
             "thumb_url": f"/api/v1/uploads/{self.id}/thumb",
             "width": self.width,
             "height": self.height,
+            "frames": self.frames,
             "notes": list(self.notes),
         }
         return add_codes(fields)
 
 
 def add(database: Database, uploads_dir: Path, content: bytes, *, owner: str, quota: Quota = UPLOAD_QUOTA) -> Upload:
-    """Checks and stores the picture in `content`; raises UploadError, and UploadQuotaError past the owner's quota.
-
-    The quota is checked first, so that nothing of a refused picture is kept. The files are written before the row, so
-    that no row is ever without them; and once more after it, should `forget_unused` have deleted them between: from
-    then on the row protects them.
-    """
+    """Checks and stores the picture in `content`; raises UploadError, and UploadQuotaError past the owner's quota."""
     read = decode(content)
     picture = read.image
     stored = io.BytesIO()
     picture.save(stored, "PNG", compress_level=PNG_LEVEL)
     png = stored.getvalue()
-    sha = hashlib.sha256(png).hexdigest()
+    new = Upload(
+        id=f"upload-{secrets.token_hex(8)}",
+        owner=owner,
+        sha=hashlib.sha256(png).hexdigest(),
+        width=picture.width,
+        height=picture.height,
+        bytes=len(png),
+        created_at=time.time(),
+        notes=read.notes,
+    )
+    return keep(database, uploads_dir, new, lambda file: write_whole(file, png), shown=picture, quota=quota)
+
+
+def keep(
+    database: Database,
+    uploads_dir: Path,
+    new: Upload,
+    write: Callable[[Path], object],
+    *,
+    shown: Image.Image,
+    quota: Quota,
+) -> Upload:
+    """Stores an upload, whose file `write` puts into its place; raises UploadQuotaError past the owner's quota.
+
+    The quota is checked first, so that nothing of a refused picture is kept. The files are written before the row, so
+    that no row is ever without them; and once more after it, should `forget_unused` have deleted them between: from
+    then on the row protects them.
+    """
+
+    def write_missing() -> None:
+        if not (uploads_dir / new.file).is_file():
+            save_thumb(uploads_dir / new.thumb, shown)
+            write(uploads_dir / new.file)
+
     with database.write() as tx:
-        _check_quota(tx, quota, owner=owner, sha=sha, size=len(png))
-    _write_missing(uploads_dir, sha, picture, png)
+        _check_quota(tx, quota, owner=new.owner, sha=new.sha, size=new.bytes)
+    write_missing()
     with database.write() as tx:
-        _check_quota(tx, quota, owner=owner, sha=sha, size=len(png))
+        _check_quota(tx, quota, owner=new.owner, sha=new.sha, size=new.bytes)
         row = tx.execute(
-            "INSERT INTO uploads (id, owner, sha, width, height, bytes, created_at) VALUES (?, ?, ?, ?, ?, ?, ?) "
+            "INSERT INTO uploads (id, owner, sha, width, height, bytes, created_at, frames) "
+            "VALUES (:id, :owner, :sha, :width, :height, :bytes, :created_at, :frames) "
             "ON CONFLICT (owner, sha) DO UPDATE SET created_at = excluded.created_at RETURNING *",
-            (
-                f"upload-{secrets.token_hex(8)}",
-                owner,
-                sha,
-                picture.width,
-                picture.height,
-                len(png),
-                time.time(),
-            ),
+            {name: value for name, value in vars(new).items() if name != "notes"},
         ).fetchone()
-    upload = replace(Upload.from_row(row), notes=read.notes)
-    _write_missing(uploads_dir, sha, picture, png)
-    return upload
-
-
-def _write_missing(uploads_dir: Path, sha: str, picture: Image.Image, png: bytes) -> None:
-    file = uploads_dir / f"{sha}.png"
-    if not file.is_file():
-        save_thumb(uploads_dir / f"{sha}.thumb.webp", picture)
-        write_whole(file, png)
+    write_missing()
+    return replace(Upload.from_row(row), notes=new.notes)
 
 
 def _check_quota(tx: Transaction, quota: Quota, *, owner: str, sha: str, size: int) -> None:
@@ -169,7 +185,7 @@ def _check_quota(tx: Transaction, quota: Quota, *, owner: str, sha: str, size: i
             limit=quota.pictures,
             limitSize=f"{quota.bytes / 1e6:.0f}",
         ),
-        advice=say("Generate with them, or wait: those that stay unused are deleted after a day."),
+        advice=say("Generate or train with them, or wait: those that stay unused are deleted after a day."),
     )
 
 

@@ -20,7 +20,7 @@ from studio.library.files import POSTER_SUFFIX, THUMB_SUFFIX
 from studio.settings import Settings
 
 MARGIN_S = 2.0  # a heartbeat is at most a second old
-_UPLOAD = re.compile(r"[0-9a-f]{64}(\.thumb\.webp|\.png)")
+_UPLOAD = re.compile(r"[0-9a-f]{64}(\.thumb\.webp|\.png|\.mp4)")
 SUFFIXES = (POSTER_SUFFIX, THUMB_SUFFIX, ".png", ".mp4")
 
 log = logging.getLogger(__name__)

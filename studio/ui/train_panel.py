@@ -38,7 +38,8 @@ _PICTURES = f"""
   <button type="button" class="lu-train-drop" id="lu-train-add" data-focus aria-describedby="lu-train-add-note">
     {icon("upload")}<span><b data-text="train.add"></b> <span class="lu-train-wide" data-text="train.addDrop"></span>
     <span id="lu-train-add-note" data-text="train.addNote"></span></span></button>
-  <input type="file" id="lu-train-file" accept="{PICTURE_TYPES},.txt" multiple hidden>
+  <input type="file" id="lu-train-file" accept="{PICTURE_TYPES},video/*,.mkv,.mts,.txt" multiple
+    hidden>
   <p class="lu-train-more"><button type="button" class="lu-button lu-quiet" id="lu-train-gallery"
     data-text="train.fromGallery"></button></p>
   <p class="lu-message" role="alert" data-message="pictures"></p>
@@ -77,12 +78,21 @@ _MODEL = _field(
     '<p class="lu-model-note" id="lu-train-model-note"></p>',
 )
 
+_START = """
+<div class="lu-field" id="lu-train-start-row" data-field="start_from" hidden>
+  <label class="lu-label" for="lu-train-start" data-text="train.start"></label>
+  <select class="lu-input" id="lu-train-start" aria-describedby="lu-train-start-note"></select>
+  <p class="lu-model-note" id="lu-train-start-note"></p>
+  <p class="lu-message" role="alert" data-message="start_from"></p>
+</div>"""
+
 _SETTINGS = f"""
 <div class="lu-train-settings">
   <div class="lu-train-fields lu-scroll">
   {_line("trigger", "train.trigger", longest=200, hint="train.triggerHint", note="train.triggerNote")}
   {_line("name", "train.name", longest=120, hint="train.nameHint")}
   {_MODEL}
+  {_START}
   {_choice("strength", {"gentle": "gentle", "usual": "usual", "strong": "strong"}, note="numbers")}
   {_choice("keep", {"off": "keepOff", "scenes": "keepScenes", "prior": "keepPrior"}, note="keep-note")}
   <div class="lu-field" id="lu-train-prior-row" data-field="prior_prompts" hidden>

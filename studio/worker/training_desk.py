@@ -86,7 +86,7 @@ class LocalTrainingDesk:
 
     def find_pictures(self, job: Job, training: Training) -> tuple[Path, ...]:
         ids = [picture.id for picture in training.asked.pictures]
-        return inputs.find_files(self._database, self._settings, ids, owner=job.owner)
+        return inputs.find_files(self._database, self._settings, ids, owner=job.owner, view="lessons")
 
     def is_pause_wanted(self, job: Job) -> bool:
         return trainings.is_pause_wanted(self._database, job)

@@ -62,6 +62,12 @@ def made(studio: Any, originals: list[str], wait_for: Callable[..., Any]) -> lis
     return [*originals]
 
 
+@pytest.fixture
+def shared_page(made: list[str], shared_page: Any) -> Any:
+    """A page that opens after `made` is done: one that is still loading a picture when that deletes it gets a 404."""
+    return shared_page
+
+
 def _open_gallery(page: Any, count: int = 3) -> Any:
     page.get_by_role("link", name="Gallery").click()
     expect(page.locator(TILE)).to_have_count(count)

@@ -1,4 +1,4 @@
-"""A training that is deleted leaves its LoRA, unless whoever trained it wants that gone too."""
+"""What becomes of a LoRA that was trained: it learns on as a new one, and is deleted with its training on wish."""
 
 from collections.abc import Callable
 from typing import Any
@@ -8,9 +8,11 @@ import pytest
 playwright_api = pytest.importorskip("playwright.sync_api", reason="browser tests need `pip install playwright`")
 expect = playwright_api.expect
 
+from tests.browser.test_training import drop
 from tests.browser.test_training_cards import DONE_MS, ask, card_of, open_train, read
 
 OpenPage = Callable[..., Any]
+Keep = Callable[[Any, str], None]
 
 
 def test_deleting_a_training_asks_for_its_lora_apart(open_page: OpenPage) -> None:
@@ -34,3 +36,26 @@ def test_deleting_a_training_asks_for_its_lora_apart(open_page: OpenPage) -> Non
     assert "Delete the LoRA kept too, for everybody?" in asked[1]
     assert read(page, "trainings")["trainings"] == []
     assert [lora["ref"] for lora in read(page, "loras")["loras"]] == ["kept"]
+
+
+def test_a_trained_lora_learns_on_as_a_new_one(open_page: OpenPage, keep: Keep) -> None:
+    page = open_page()
+    open_train(page)
+    start = page.get_by_role("combobox", name="Go on from")
+    expect(card_of(page, ask(page, "first", steps=8))).to_have_attribute("data-state", "done", timeout=DONE_MS)
+    expect(start).to_have_value("")
+    [lora] = [one for one in read(page, "loras")["loras"] if one["ref"] == "first"]
+    start.select_option("first")
+    expect(page.locator("#lu-train-start-note")).to_contain_text("as a new LoRA")
+    expect(page.locator("#lu-train-numbers")).to_contain_text(f"rank {lora['rank']} ")
+    drop(page, 1)
+    page.get_by_role("textbox", name="Trigger word").fill("second")
+    keep(page, "train-go-on-from-dark")
+    page.get_by_role("button", name="Train", exact=True).click()
+    card = page.locator("#lu-train-cards article").filter(has_text="second").first
+    expect(start).to_have_value("")
+    card.get_by_role("button", name="Use its pictures").click()
+    expect(start).to_have_value("first")
+    expect(page.locator("#lu-toasts")).not_to_contain_text("have no place")
+    [training] = [one for one in read(page, "trainings")["trainings"] if one["name"] == "second"]
+    assert read(page, f"trainings/{training['id']}")["start_from"] == "first"

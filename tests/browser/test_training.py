@@ -2,9 +2,11 @@
 
 import io
 import re
+import subprocess
 from collections.abc import Callable
 from typing import Any
 
+import imageio_ffmpeg
 import pytest
 from PIL import Image
 
@@ -217,6 +219,7 @@ def test_every_file_that_is_left_out_stays_named_and_texts_are_captions(open_pag
     files = [
         ["empty.png", []],
         ["film.mp4", [0], "video/mp4"],
+        ["notes.pdf", [0], "application/pdf"],
         ["fake.png", list(b"hello")],
         ["lost.txt", list(b"hello"), "text/plain"],
         good,
@@ -226,9 +229,10 @@ def test_every_file_that_is_left_out_stays_named_and_texts_are_captions(open_pag
     ]
     page.evaluate(DROP, files)
     left = page.locator("#lu-train-left")
-    expect(left.get_by_role("listitem")).to_have_count(4)
-    expect(left).to_contain_text("5 files were left out")
-    expect(left).to_contain_text("“film.mp4”: Only pictures can be learnt from here.")
+    expect(left.get_by_role("listitem")).to_have_count(5)
+    expect(left).to_contain_text("6 files were left out")
+    expect(left).to_contain_text("“notes.pdf”: Is neither a picture nor a video.")
+    expect(left).to_contain_text("“film.mp4”: It is damaged, or no video")
     expect(left).to_contain_text("“lost.txt”: No picture here has this name.")
     expect(left).to_contain_text("“empty.png” and “fake.png”: This file is not a picture of a known kind.")
     expect(left).to_contain_text("“again.png”: Is picture 1 already.")
@@ -256,7 +260,7 @@ def test_what_a_drop_does_is_said_and_leaving_is_asked_about_while_files_are_on_
           document.body.dispatchEvent(new DragEvent("dragover", options));
         }"""
     )
-    expect(page.locator("#lu-drop")).to_have_text("Drop to learn from the pictures")
+    expect(page.locator("#lu-drop")).to_have_text("Drop to learn from them")
     leaves = """() => {
       const event = new Event("beforeunload", { cancelable: true });
       return dispatchEvent(event);
@@ -384,3 +388,41 @@ def test_it_fits_a_phone(open_page: OpenPage, keep: Keep) -> None:
     keep(page, "train-phone-light")
     page.locator("#lu-train-go").scroll_into_view_if_needed()
     keep(page, "train-phone-form-light")
+
+
+def film() -> list[Any]:
+    """A clip of a second, as files are dropped."""
+    card = "testsrc2=s=96x64:r=10:d=1"
+    coded = ("-c:v", "libx264", "-pix_fmt", "yuv420p", "-f", "mp4", "-movflags", "frag_keyframe+empty_moov", "-")
+    command = [imageio_ffmpeg.get_ffmpeg_exe(), "-v", "error", "-f", "lavfi", "-i", card, *coded]
+    return ["card.mp4", [*subprocess.run(command, check=True, capture_output=True).stdout], "video/mp4"]
+
+
+@pytest.mark.parametrize("viewport", [None, PHONE])
+def test_a_clip_is_dropped_played_and_learnt_by_a_model_of_videos_alone(
+    open_page: OpenPage, keep: Keep, viewport: dict[str, int] | None
+) -> None:
+    page = open_train(open_page, **({"viewport": viewport} if viewport else {}))
+    page.evaluate(DROP, [film(), *draw_files(1)])
+    tiles = page.locator("#lu-train-pictures li")
+    expect(tiles).to_have_count(2)
+    expect(page.locator("#lu-train-pictures .lu-input-state:not(:empty)")).to_have_count(0)
+    assert page.evaluate("document.querySelector('#lu-train-pictures img').naturalWidth > 0"), "its middle frame"
+    play = page.get_by_role("button", name="Play clip 1")
+    play.click()
+    expect(tiles.first.locator("video")).to_have_attribute("src", re.compile(r"/api/v1/uploads/upload-\w+$"))
+    keep(page, f"train-clip-{'phone' if viewport else 'desk'}")
+    check_access(page)
+    page.get_by_role("button", name="Stop clip 1").click()
+    expect(tiles.first.locator("video")).to_have_count(0)
+    expect(page.get_by_role("button", name=re.compile("^Play clip"))).to_have_count(1)
+
+    page.fill("#lu-train-trigger", "card")
+    page.select_option("#lu-train-model", "demo-sdxl")
+    page.click("#lu-train-go")
+    expect(tiles.first.locator(".lu-message")).to_contain_text("Is a video")
+    page.select_option("#lu-train-model", "demo-wan")
+    page.fill("#lu-train-name", f"clip-{'phone' if viewport else 'desk'}")
+    page.click("#lu-train-go")
+    expect(page.locator("#lu-train-cards article")).to_have_count(1)
+    expect(tiles).to_have_count(0)

@@ -30,9 +30,9 @@ def run(task: dict[str, Any]) -> list[dict[str, Any]]:
     import jax
 
     from pipelines.plan.abstract import list_stages
-    from pipelines.plan.compiler import read_versions
     from pipelines.plan.measured import Measured
     from pipelines.plan.topologies import find_chip
+    from pipelines.plan.verdicts import read_versions
     from pipelines.runtime.devices.mesh import describe_mesh
 
     model = read_data_dir(Path(task["data_dir"])).get(task["model"])

@@ -47,6 +47,9 @@ class UNetLearner:
     def check(self, folder: Path) -> None:
         """See `Learner`."""
 
+    def find_size_multiple(self, folder: Path) -> int:  # noqa: ARG002
+        return self.size_multiple
+
     def build_denoiser(self, folder: Path, component: str) -> Any:
         with parameters_on_meta():
             return UNet2DConditionModel.from_config(read_json(folder / component / "config.json"))

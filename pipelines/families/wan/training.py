@@ -1,8 +1,10 @@
 """How Wan learns: one transformer, or both experts, on rows of a clip's latents and of UMT5's embeddings.
 
-Only text to video is trained; models that take a first picture as further channels are refused.
+Only text to video is trained; models that take a first picture as further channels are refused. Wan 2.2 TI2V takes it
+in place of the first latent frame, and learns as it makes videos without one.
 """
 
+import math
 from collections.abc import Callable, Collection, Mapping
 from pathlib import Path
 from typing import Any, cast
@@ -56,13 +58,16 @@ class WanLearner(FlowLearner):
 
     def check(self, folder: Path) -> None:
         config = read_json(folder / EXPERTS[0] / "config.json")
-        if config["in_channels"] != config["out_channels"] or read_json(folder / "model_index.json").get(
-            "expand_timesteps"
-        ):
+        if config["in_channels"] != config["out_channels"]:
             raise ModelError(
                 say("{folder} starts from a picture, and such models are not trained here.", folder=folder.name),
                 advice=say("Train the text-to-video model of its size; its LoRA mostly works for both."),
             )
+
+    def find_size_multiple(self, folder: Path) -> int:
+        scale = read_json(folder / "vae" / "config.json").get("scale_factor_spatial", 8)
+        _, *patch = read_json(folder / EXPERTS[0] / "config.json").get("patch_size", (1, 2, 2))
+        return math.lcm(self.size_multiple, *(scale * side for side in patch))
 
     def build_denoiser(self, folder: Path, component: str) -> Any:
         self.check(folder)

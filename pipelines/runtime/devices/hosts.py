@@ -36,6 +36,8 @@ HEARTBEAT_S = 10
 """A host that says nothing for so long counts as dead; killed, it was missed after 8 to 10 s."""
 START_S = 300
 """How long hosts wait for each other when they start."""
+PATIENT_S = 10.0
+"""How long they do so without saying it."""
 PORT = 8476
 """The coordinator's port on a pod's first host."""
 SLICE_MS = 1000  # of waiting, between which Ctrl+C is heard
@@ -74,6 +76,7 @@ class _Group:
     address: Address
     client: Any
     on_loss: Callable[[], str]
+    on_end: Callable[[str], None]
     entries: int = 0
     rounds: int = 0
     is_over: threading.Event = field(default_factory=threading.Event)
@@ -153,16 +156,19 @@ def ask_metadata(name: str) -> str | None:
 
 
 @contextlib.contextmanager
-def together(address: Address | None, *, on_loss: Callable[[], str]) -> Iterator[None]:
+def together(
+    address: Address | None, *, on_loss: Callable[[], str], on_end: Callable[[str], None] = lambda _line: None
+) -> Iterator[None]:
     """Joins the other hosts, and leaves when all are done; None is a single host, for which nothing happens.
 
-    Must be entered before JAX is started. When another host ends early, this process ends with `LOST` after a line that
-    ends in what `on_loss` says; when this one does, the others are told why. Raises HostsError.
+    Must be entered before JAX is started. When another host ends early, so does this process: with that host's exit
+    code if it said what somebody must mend, else with `LOST` after a line that ends in what `on_loss` says. `on_end` is
+    told that line. When this host ends, the others are told why. Raises HostsError.
     """
     if address is None:
         yield
         return
-    group = _here.group = _join(address, on_loss)
+    group = _here.group = _join(address, on_loss, on_end)
     try:
         yield
         wait("the end")
@@ -264,16 +270,51 @@ def wait(topic: str) -> None:
 
 
 def compare(facts: Mapping[str, str]) -> None:
-    """Raises HostsError, on all hosts, if one of the facts differs between them."""
+    """Raises HostsError, on all hosts, if facts differ between them; it names each that does."""
     found = collect("facts", dict(facts))
-    for name in facts:
-        values = [one.get(name) for one in found]
-        if len(set(values)) > 1:
-            told = ", ".join(f"host {number} has {value}" for number, value in enumerate(values))
-            raise HostsError(
-                english(f"The hosts differ in {name}: {told}."),
-                advice=english("Make it the same on every host."),
+    differences: list[str] = []
+    for name in dict.fromkeys(name for one in found for name in one):
+        by_value: dict[str | None, list[str]] = {}
+        for number, one in enumerate(found):
+            by_value.setdefault(one.get(name), []).append(str(number))
+        if len(by_value) > 1:
+            told = ", ".join(
+                f"host {numbers[0]} has {value}" if len(numbers) == 1 else f"hosts {', '.join(numbers)} have {value}"
+                for value, numbers in by_value.items()
             )
+            differences.append(f"{name}: {told}")
+    if differences:
+        raise HostsError(
+            english(f"The hosts differ in {'; in '.join(differences)}."),
+            advice=english("Make it the same on every host."),
+        )
+
+
+def meet(key: str, *, off: str) -> None:
+    """Returns when all hosts have come to `key`; raises OSError once one of them has called `off` off.
+
+    Any thread may ask, and each key once: nothing of it is deleted.
+    """
+    group = _here.group
+    if group is None:
+        return
+    group.client.key_value_set(f"lumesh/meet/{key}/{group.address.process}", "here")
+    for one in range(group.address.processes):
+        while not _has(group, f"lumesh/meet/{key}/{one}"):
+            said = group.client.key_value_dir_get(f"lumesh/off/{off}/")
+            if said:
+                number, text = json.loads(said[0][1])
+                raise OSError(number, f"{text} (on host {said[0][0].rpartition('/')[2]})")
+
+
+def call_off(off: str, error: OSError) -> None:
+    """Ends all meetings of `off` that are not over, on all hosts, by this error."""
+    group = _here.group
+    if group is None:
+        return
+    with contextlib.suppress(Exception):  # it has called it off already
+        said = json.dumps([error.errno, error.strerror or str(error)])
+        group.client.key_value_set(f"lumesh/off/{off}/{group.address.process}", said)
 
 
 def place(value: Any, sharding: Any) -> Any:
@@ -319,41 +360,75 @@ def note_launch(what: Any) -> None:
         launches.append(str(what))
 
 
-def _join(address: Address, on_loss: Callable[[], str]) -> _Group:
+def _join(address: Address, on_loss: Callable[[], str], on_end: Callable[[str], None]) -> _Group:
     if "jax" not in sys.modules:
         platform.prepare_backend()
     import jax
 
     where = f"{address.coordinator} (host {address.process} of {address.processes})"
     advice = "Run the same command on every host, each with its own --process"
-    _end_on_abort(lambda: f"not all hosts came to {where} within {START_S} s. {advice}")
+    _end_on_abort(lambda: f"not all hosts came to {where} within {START_S} s. {advice}", on_end)
     try:
-        jax.distributed.initialize(
-            address.coordinator,
-            address.processes,
-            address.process,
-            cluster_detection_method="deactivate",
-            initialization_timeout=START_S,
-            heartbeat_timeout_seconds=HEARTBEAT_S,
-        )
+        with _ending_by_ctrl_c(), _telling_that_it_waits(where):
+            jax.distributed.initialize(
+                address.coordinator,
+                address.processes,
+                address.process,
+                cluster_detection_method="deactivate",
+                initialization_timeout=START_S,
+                heartbeat_timeout_seconds=HEARTBEAT_S,
+            )
     except RuntimeError as error:
         raise HostsError(english(f"The hosts did not meet at {where}: {error}")) from error
     from jax._src import distributed  # its store of texts has no public name
 
-    group = _Group(address=address, client=distributed.global_state.client, on_loss=on_loss)
-    _end_on_abort(lambda: f"another host ended; {on_loss()}")
+    group = _Group(address=address, client=distributed.global_state.client, on_loss=on_loss, on_end=on_end)
+    _end_on_abort(lambda: f"another host ended; {on_loss()}", on_end)
     threading.Thread(target=_watch, args=(group,), name="watch-hosts", daemon=True).start()
     return group
 
 
+@contextlib.contextmanager
+def _ending_by_ctrl_c() -> Iterator[None]:
+    """Context in which Ctrl+C ends the process at once: JAX waits for the other hosts where Python hears nothing."""
+    if threading.current_thread() is not threading.main_thread():
+        yield
+        return
+    before = signal.signal(signal.SIGINT, signal.SIG_DFL)
+    try:
+        yield
+    finally:
+        signal.signal(signal.SIGINT, before or signal.default_int_handler)
+
+
+@contextlib.contextmanager
+def _telling_that_it_waits(where: str) -> Iterator[None]:
+    line = f"waiting at {where} for the other hosts, up to {START_S} s"
+    timer = threading.Timer(PATIENT_S, _tell, args=(line,))
+    timer.daemon = True
+    timer.start()
+    try:
+        yield
+    finally:
+        timer.cancel()
+
+
 def _read(group: _Group, key: str) -> str:
     """Returns a text that another host has written or will write."""
-    while True:
-        try:
-            return group.client.blocking_key_value_get(key, SLICE_MS)
-        except Exception as error:
-            if "DEADLINE_EXCEEDED" not in str(error):
-                raise
+    while not _has(group, key):
+        pass
+    return group.client.blocking_key_value_get(key, SLICE_MS)
+
+
+def _has(group: _Group, key: str) -> bool:
+    """Waits a while for a text of another host, and returns whether it is there."""
+    try:
+        group.client.blocking_key_value_get(key, SLICE_MS)
+    except Exception as error:
+        if "DEADLINE_EXCEEDED" not in str(error):
+            raise
+        return False
+    return True
 
 
 def _watch(group: _Group) -> None:
@@ -364,9 +439,10 @@ def _watch(group: _Group) -> None:
         except Exception:  # noqa: BLE001 - the first host is gone, which JAX notices too
             return
         if failed and not group.is_over.is_set():
-            key, why = failed[0]
-            _tell(f"host {key.rpartition('/')[2]} ended: {why} {group.on_loss()}")
-            _exit(LOST)
+            key, said = failed[0]
+            why, code = json.loads(said)
+            line = f"host {key.rpartition('/')[2]} ended: {why}"
+            _end(group, line if code != LOST else f"{line} {_capitalise(group.on_loss())}", code)
 
 
 def _fail(group: _Group, error: BaseException) -> None:
@@ -376,16 +452,13 @@ def _fail(group: _Group, error: BaseException) -> None:
     text = str(error).lower()
     if isinstance(error, jax.errors.JaxRuntimeError) and any(sign in text for sign in _SIGNS_OF_LOSS):
         time.sleep(2 * WATCH_S)  # for what the other one may have said of itself
-        _tell(f"another host ended; {group.on_loss()}")
-        _exit(LOST)
+        _end(group, f"another host ended; {group.on_loss()}", LOST)
     _here.has_failed = True
     group.is_over.set()
     is_told = isinstance(error, LumeshError | KeyboardInterrupt | OSError) or hasattr(error, "format_message")
-    why = " ".join(str(error).split()) if isinstance(error, LumeshError) else type(error).__name__
-    if isinstance(error, KeyboardInterrupt):
-        why = "it was told to"
+    why, code = _explain(error)
     with contextlib.suppress(Exception):
-        group.client.key_value_set(f"lumesh/failed/{group.address.process}", f"{why.rstrip('.')}.")
+        group.client.key_value_set(f"lumesh/failed/{group.address.process}", json.dumps([f"{why.rstrip('.')}.", code]))
         if is_leader():
             time.sleep(3 * WATCH_S)  # what it said is gone with it
     if not is_told:
@@ -393,14 +466,36 @@ def _fail(group: _Group, error: BaseException) -> None:
         _exit(1)
 
 
+def _explain(error: BaseException) -> tuple[str, int]:
+    """Returns why a host ends, for the others, and with which code they end.
+
+    It is `LOST` where the same command may go on as it is: another try would fail as this one did where somebody has
+    to correct or to mend something.
+    """
+    if isinstance(error, KeyboardInterrupt):
+        return "it was told to", LOST
+    if isinstance(error, LumeshError):
+        return " ".join(str(error).split()), 2 if isinstance(error, RecipeError) else 1
+    if isinstance(error, OSError) and error.strerror:
+        place = f": {error.filename}" if error.filename else ""
+        return f"{error.strerror}{place}", 1
+    return type(error).__name__, LOST
+
+
+def _capitalise(text: str) -> str:
+    return text[:1].upper() + text[1:]
+
+
 _handlers: list[Any] = []  # C keeps none of them
 
 
-def _end_on_abort(say_why: Callable[[], str]) -> None:
+def _end_on_abort(say_why: Callable[[], str], on_end: Callable[[str], None]) -> None:
     """Makes the abort by which JAX ends a process without its others an exit with `LOST` and a line that says why."""
 
     def end(_number: int) -> None:
-        _tell(say_why())
+        line = say_why()
+        _tell(line)
+        on_end(line)
         os._exit(LOST)
 
     kind = ctypes.CFUNCTYPE(None, ctypes.c_int)
@@ -408,6 +503,12 @@ def _end_on_abort(say_why: Callable[[], str]) -> None:
     library = ctypes.CDLL(None)
     library.signal.argtypes, library.signal.restype = (ctypes.c_int, kind), ctypes.c_void_p
     library.signal(signal.SIGABRT, _handlers[-1])
+
+
+def _end(group: _Group, line: str, code: int) -> NoReturn:
+    _tell(line)
+    group.on_end(line)
+    _exit(code)
 
 
 def _tell(line: str) -> None:

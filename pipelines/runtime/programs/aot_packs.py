@@ -296,7 +296,14 @@ def _explain_missing(program: Program, manifest: Manifest) -> str:
     if named is None:
         size = str(program.key[1]) if len(program.key) > 1 else name
         return f"holds {', '.join(manifest.shapes)}, not {name if size in manifest.shapes else size}"
-    if named.arguments != _hash_arguments(program):
+    takes_others = named.arguments != _hash_arguments(program)
+    if program.learns:
+        what = "takes other arrays" if takes_others else "is another program"
+        return english(
+            f"is of other settings (rank, targets, batch, optimizer, loss, seed), or of another version of the source: "
+            f"its {name} {what}"
+        )
+    if takes_others:
         return english(f"is of another config of {manifest.model}: its {name} takes other arrays")
     return english(f"is of another version of the source: its {name} is another program")
 

@@ -172,6 +172,26 @@ class Decomposed:
         return self.magnitude / np.sqrt(np.maximum(total, np.finfo(np.float32).tiny))
 
 
+def find_pair(update: Update, rows: int) -> tuple[np.ndarray, np.ndarray] | None:
+    """Returns (up, down) of an update of so many rows that is one pair: (rows, rank) and (rank, in, ...).
+
+    Its scale is in `up`. Of a pair for several weights it is what changes these rows. None for other kinds.
+    """
+    if isinstance(update, LowRank):
+        return update.scale * update.up, update.down
+    if not isinstance(update, SomeRows | ExchangedHalves):
+        return None
+    whole = find_pair(update.whole, rows)
+    if whole is None:
+        return None
+    up, down = whole
+    if isinstance(update, ExchangedHalves):
+        return np.roll(up, update.rows // 2, axis=0), down
+    own = up[update.start : update.start + rows]
+    changes = own.any(axis=0)  # a pair of several is theirs one upon the other
+    return own[:, changes], down[changes]
+
+
 def _cut_rows(shape: tuple[int, ...]) -> Iterator[slice]:
     rows, *rest = shape
     step = max(1, READ_BYTES // (4 * int(np.prod(rest))))

@@ -13,8 +13,9 @@ from dataclasses import dataclass
 
 from pipelines.messages import Message, say, say_count
 from pipelines.models.model import VIDEO_STRIDE, Shape
+from pipelines.training.data.clip_notes import count_frames, note_clips
 from pipelines.training.data.cuts import Bucket, Cut, cover, cut_square
-from pipelines.training.data.examples import Example, list_names, shorten
+from pipelines.training.data.examples import Example, list_names
 
 MOST = 6
 MOST_UPSCALING = 1.25  # more enlarging teaches blur, so it is told
@@ -67,8 +68,7 @@ def choose_buckets(
         cover(example.width, example.height, bucket, fps=fps if example.fps else 0.0)
         for example, bucket in zip(examples, chosen, strict=True)
     )
-    least = min((shape.frames for shape in shapes if shape.frames > 1), default=0)
-    notes = (_note_enlarged(examples, cuts), _note_short(examples, cuts, least, fps), _note_stills(examples, cuts))
+    notes = (_note_enlarged(examples, cuts), *note_clips(examples, cuts, {shape.frames for shape in shapes}, fps))
     return Bucketing(cuts=cuts, notes=tuple(note for note in notes if note is not None))
 
 
@@ -80,7 +80,7 @@ def join_buckets(examples: Sequence[Example], buckets: Iterable[Bucket], *, fps:
     kept = sorted(buckets)
     cuts: list[Cut] = []
     for example in examples:
-        frames = _count_frames(example, fps)
+        frames = count_frames(example, fps)
         fitting = [bucket for bucket in kept if bucket.frames <= frames]
         longest = max((bucket.frames for bucket in fitting), default=1)
         nearest = _find_nearest(example, [one for one in fitting if one.frames == longest] or kept)
@@ -93,11 +93,20 @@ def join_buckets(examples: Sequence[Example], buckets: Iterable[Bucket], *, fps:
     return Bucketing(cuts=tuple(cuts), notes=(note,) if unused else ())
 
 
-def choose_square(examples: Sequence[Example], resolution: int) -> Bucketing:
-    """Gives every example the same square, as diffusers' training scripts do."""
-    cuts = tuple(cut_square(example.width, example.height, resolution) for example in examples)
-    note = _note_enlarged(examples, cuts)
-    return Bucketing(cuts=cuts, notes=() if note is None else (note,))
+def choose_square(
+    examples: Sequence[Example], resolution: int, *, frames: Collection[int] = (), fps: float = 0.0
+) -> Bucketing:
+    """Gives every example the same square, as diffusers' training scripts do.
+
+    Clips keep as many of their frames at `fps` as one of the lengths in `frames` has, as in `choose_buckets`.
+    """
+    lengths = _choose_lengths(examples, {*frames}, fps)
+    cuts = tuple(
+        cut_square(example.width, example.height, resolution, frames=length, fps=fps if example.fps else 0.0)
+        for example, length in zip(examples, lengths, strict=True)
+    )
+    notes = (_note_enlarged(examples, cuts), *note_clips(examples, cuts, {*frames}, fps))
+    return Bucketing(cuts=cuts, notes=tuple(note for note in notes if note is not None))
 
 
 def _is_near(pixels: int, area: int) -> bool:
@@ -136,7 +145,7 @@ def _choose_lengths(examples: Sequence[Example], allowed: set[int], fps: float) 
     Clips that are shorter than any allowed number all get what the shortest has, of the form 4n + 1.
     """
     allowed = {frames for frames in allowed if frames > 1}
-    available = [_count_frames(example, fps) for example in examples]
+    available = [count_frames(example, fps) for example in examples]
     short = [
         (frames - 1) // VIDEO_STRIDE * VIDEO_STRIDE + 1
         for frames in available
@@ -145,11 +154,6 @@ def _choose_lengths(examples: Sequence[Example], allowed: set[int], fps: float) 
     if short:
         allowed.add(min(short))
     return [max((one for one in allowed if one <= frames), default=1) for frames in available]
-
-
-def _count_frames(example: Example, fps: float) -> int:
-    """Returns how many frames an example has when it is read at `fps`."""
-    return math.floor(example.seconds * fps + 1e-6) if example.fps else 1
 
 
 def _give_up_rare(examples: Sequence[Example], chosen: list[Bucket], most: int) -> list[Bucket]:
@@ -188,31 +192,3 @@ def _note_enlarged(examples: Sequence[Example], cuts: Sequence[Cut]) -> Message 
         count=len(names),
         names=list_names(names),
     )
-
-
-def _note_short(examples: Sequence[Example], cuts: Sequence[Cut], least: int, fps: float) -> Message | None:
-    """Names the clips that have fewer frames than are wanted at least, the shortest first."""
-    short = sorted(
-        (_count_frames(example, fps), number)
-        for number, (example, cut) in enumerate(zip(examples, cuts, strict=True))
-        if 1 < cut.bucket.frames < least
-    )
-    if not short:
-        return None
-    return say_count(
-        "{count} clip has fewer than {least} frames at {fps} a second, and is learnt with {frames}: {names}.",
-        "{count} clips have fewer than {least} frames at {fps} a second. All of them are learnt with {frames}, for "
-        "which the first of these has enough: {names}.",
-        count=len(short),
-        least=least,
-        fps=f"{fps:g}",
-        frames=min(cuts[number].bucket.frames for _, number in short),
-        names=list_names([f"{shorten(examples[number].id)} ({frames})" for frames, number in short]),
-    )
-
-
-def _note_stills(examples: Sequence[Example], cuts: Sequence[Cut]) -> Message | None:
-    names = [example.id for example, cut in zip(examples, cuts, strict=True) if example.fps and cut.bucket.frames == 1]
-    if not names:
-        return None
-    return say("Only the first frame of these clips is used, for they are too short: {names}.", names=list_names(names))

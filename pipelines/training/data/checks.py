@@ -92,7 +92,7 @@ def _read_still(candidate: Candidate, *, is_decoded: bool) -> _Checked:
 def _read_clip(candidate: Candidate) -> _Checked:
     size = measure_clip(candidate.reader)
     example = _make_example(candidate, width=size.width, height=size.height, content=candidate.reader.hash())
-    return _Checked(example=replace(example, frames=size.frames, fps=size.fps))
+    return _Checked(example=replace(example, frames=size.frames, fps=size.fps), notes=size.notes)
 
 
 def _make_example(candidate: Candidate, *, width: int, height: int, content: str) -> Example:

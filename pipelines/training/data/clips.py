@@ -1,20 +1,23 @@
 """Frames of clips at the frame rate that a model learns: videos by ffmpeg, GIFs by Pillow with the delays they have.
 
-Not here: writing videos (files/video.py), cutting frames to a bucket (pixels.py).
+Not here: what a video file holds (files/foreign_video.py), cutting frames to a bucket (pixels.py).
 """
 
 import io
+from collections.abc import Iterator
 
 import numpy as np
 from PIL import Image
 
 from pipelines.errors import LumeshError
-from pipelines.files.video import VideoSize, measure_video, read_mp4
+from pipelines.files.foreign_video import VideoSize, measure_video, read_frames
 from pipelines.messages import say
 from pipelines.pictures import gif_blocks
 from pipelines.pictures.reading import DECODING_ERRORS, read_picture
 from pipelines.training.data.examples import Example, FileReader, Reader
 
+VERSION = 2
+"""Of how clips are read: latents of frames that another version read are not taken from a cache."""
 DELAY_MS = 100  # what players show for a GIF's delay of 0
 
 
@@ -29,8 +32,9 @@ def measure_clip(reader: Reader) -> VideoSize:
     assert isinstance(reader, FileReader), "clips are files"
     if reader.file.suffix.lower() != ".gif":
         return measure_video(reader.file)
-    frames, ends_ms = _read_gif(reader.read(), is_measured=True)
-    width, height = frames[0].size
+    content = reader.read()
+    width, height = read_picture(io.BytesIO(content)).image.size  # refuses what is too large
+    ends_ms = [end_ms for _, end_ms in _walk_gif(content, is_shown=False)]
     fps = len(ends_ms) / ends_ms[-1] * 1000 if len(ends_ms) > 1 else 0.0
     return VideoSize(width=width, height=height, frames=len(ends_ms), fps=fps)
 
@@ -49,47 +53,61 @@ def is_still(reader: Reader) -> bool:
         return True
 
 
-def read_clip(example: Example, *, frames: int, fps: float) -> np.ndarray:
-    """Reads the first `frames` frames at `fps` as uint8 (F, height, width, 3); raises ClipError when it has fewer.
+def read_clip(example: Example, *, frames: int, fps: float) -> Iterator[Image.Image]:
+    """Yields the first `frames` frames at `fps`, one after the other; raises ClipError when there are fewer.
 
     Where rounding of times leaves the last frame out, the one before it stands in for it.
     """
     reader = example.reader
     assert isinstance(reader, FileReader), "clips are files"
     if reader.file.suffix.lower() == ".gif":
-        stills, ends_ms = _read_gif(reader.read())
-        places = np.searchsorted(ends_ms, np.arange(frames) * 1000 / fps, side="right") if fps else [0] * frames
-        found = np.stack([np.asarray(stills[at]) for at in places if at < len(stills)])
+        found = _read_gif(reader.read(), frames=frames, fps=fps)
     else:
-        found = read_mp4(reader.file, width=example.width, height=example.height, fps=fps, frames=frames)
-    if len(found) < frames - 1:
+        read = read_frames(reader.file, width=example.width, height=example.height, fps=fps, frames=frames)
+        found = map(Image.fromarray, read)
+    count, last = 0, None
+    for last in found:
+        count += 1
+        yield last
+    if last is None or count < frames - 1:
         raise ClipError(
             say(
                 "{name} has {count} frames at this frame rate, not {frames}.",
                 name=example.id,
-                count=len(found),
+                count=count,
                 frames=frames,
             )
         )
-    return found if len(found) >= frames else np.concatenate([found, found[-1:]])
+    if count < frames:
+        yield last
 
 
-def _read_gif(content: bytes, *, is_measured: bool = False) -> tuple[list[Image.Image], list[int]]:
-    """Reads a GIF's frames on white, only the first if they are measured, and the ms at which each ends."""
-    first = read_picture(io.BytesIO(content)).image  # refuses what is too large
-    stills, ends_ms = [first], list[int]()
+def _read_gif(content: bytes, *, frames: int, fps: float) -> Iterator[Image.Image]:
+    """Yields what a GIF shows at the times of the first frames at `fps`."""
+    times_ms = (np.arange(frames) * 1000 / fps).tolist() if fps else [0.0]
+    for still, end_ms in _walk_gif(content):
+        while times_ms and times_ms[0] < end_ms:
+            times_ms.pop(0)
+            yield still
+        if not times_ms:
+            return
+
+
+def _walk_gif(content: bytes, *, is_shown: bool = True) -> Iterator[tuple[Image.Image, int]]:
+    """Yields a GIF's frames on white, each with the ms at which it ends; all the same one unless they are shown."""
+    still, end_ms = Image.new("RGB", (1, 1)), 0
     try:
         with Image.open(io.BytesIO(content), formats=["GIF"]) as animation:
             for number in range(getattr(animation, "n_frames", 1)):
                 animation.seek(number)
                 animation.load()
-                ends_ms.append((ends_ms or [0])[-1] + int(animation.info.get("duration") or DELAY_MS))
-                if number and not is_measured:
+                end_ms += int(animation.info.get("duration") or DELAY_MS)
+                if is_shown:
                     white = Image.new("RGBA", animation.size, "white")
-                    stills.append(Image.alpha_composite(white, animation.convert("RGBA")).convert("RGB"))
+                    still = Image.alpha_composite(white, animation.convert("RGBA")).convert("RGB")
+                yield still, end_ms
     except DECODING_ERRORS as error:
         raise ClipError(
             say("This file is damaged: it begins like a picture, but cannot be read to its end."),
             advice=say("Save or download the picture again."),
         ) from error
-    return stills, ends_ms

@@ -79,7 +79,7 @@ def cover(width: int, height: int, bucket: Bucket, *, fps: float = 0.0) -> Cut:
     )
 
 
-def cut_square(width: int, height: int, resolution: int) -> Cut:
+def cut_square(width: int, height: int, resolution: int, *, frames: int = 1, fps: float = 0.0) -> Cut:
     """Cuts as diffusers' training scripts do, by torchvision's Resize(resolution, BILINEAR) and CenterCrop.
 
     The shorter side becomes `resolution`, the longer is rounded down; the middle's offset is rounded half to even.
@@ -89,7 +89,7 @@ def cut_square(width: int, height: int, resolution: int) -> Cut:
     long = int(resolution * longer / shorter)
     scaled_width, scaled_height = (resolution, long) if width <= height else (long, resolution)
     return Cut(
-        bucket=Bucket(resolution, resolution),
+        bucket=Bucket(resolution, resolution, frames),
         original_width=width,
         original_height=height,
         scaled_width=scaled_width,
@@ -97,4 +97,5 @@ def cut_square(width: int, height: int, resolution: int) -> Cut:
         left=round((scaled_width - resolution) / 2),
         top=round((scaled_height - resolution) / 2),
         filter="bilinear",
+        fps=fps,
     )

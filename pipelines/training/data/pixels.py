@@ -18,10 +18,9 @@ _FILTERS = {"lanczos": Image.Resampling.LANCZOS, "bilinear": Image.Resampling.BI
 
 
 def read_pixels(example: Example, cut: Cut, *, flip: bool = False) -> np.ndarray:
-    """Reads uint8 (frames, height, width, 3) of a bucket's size; raises PictureError, ClipError or OSError."""
+    """Reads uint8 (frames, height, width, 3) of a bucket's size; raises LumeshError or OSError."""
     if example.fps:
-        frames = read_clip(example, frames=cut.bucket.frames, fps=cut.fps)
-        pictures = [Image.fromarray(frame) for frame in frames]
+        pictures = read_clip(example, frames=cut.bucket.frames, fps=cut.fps)
     else:
         pictures = [read_picture(io.BytesIO(example.reader.read())).image]
     return np.stack([np.asarray(_cut(picture, cut, flip=flip)) for picture in pictures])

@@ -50,7 +50,8 @@ class PriorMaker:
         files = [self._folder / f"{number:04d}{suffix_of(self._model)}" for number in range(count)]
         wanted = [f"{prompts[number % len(prompts)]}\n" for number in range(count)]
         missing = [number for number, file in enumerate(files) if _read_caption(file) != wanted[number]]
-        missing = hosts.agree("prior pictures to make", missing)
+        on_all = hosts.collect("prior pictures to make", missing)  # each host may have a folder of its own
+        missing = sorted({number for own in on_all for number in own})
         if not missing:
             return True
         on_event({"event": "prior", "done": 0, "total": len(missing)})

@@ -14,6 +14,7 @@ from typing import Any
 import numpy as np
 
 from pipelines.families.trainable import Learner, Rows
+from pipelines.training.data import clips
 from pipelines.training.data.batches import Row, Schedule
 from pipelines.training.data.cache import Cache, Recent, make_key
 from pipelines.training.data.captions import write_caption
@@ -199,7 +200,8 @@ class RowSource:
         return make_key("text", self.text_print, caption)
 
     def _picture_key(self, example: Example, cut: Cut, *, flip: bool) -> str:
-        return make_key("picture", self.picture_print, example.content, vars(cut), flip)
+        read = (clips.VERSION,) if example.fps else ()
+        return make_key("picture", self.picture_print, example.content, vars(cut), flip, *read)
 
     def _has(self, key: str) -> bool:
         return (self.cache or self._kept).get(key) is not None

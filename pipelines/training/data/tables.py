@@ -198,6 +198,12 @@ def open_table(place: str, *, image_column: str, cache_dir: Path | None) -> Any:
             ),
             advice=say("Name the column of the pictures with --image_column."),
         )
+    if type(table.features[image_column]).__name__ == "Video":
+        raise TableError(
+            say("{place} has videos in the column {column}, and those of a table are not read.",
+                place=place, column=image_column),
+            advice=say("Save them as files into a folder, each with a .txt of its name, and name that folder."),
+        )  # fmt: skip
     try:
         return table.cast_column(image_column, datasets.Image(decode=False))
     except Exception as error:  # pyarrow's, of several kinds

@@ -186,11 +186,15 @@ def start_state(
     *,
     optimizer: optax.GradientTransformation,
     settings: TrainingSettings,
+    change: Callable[[dict[str, np.ndarray]], dict[str, np.ndarray]] = lambda drawn: drawn,
 ) -> TrainState:
-    """Returns the state before the first step: a LoRA's first values, or the checkpoint's weights in fp32."""
+    """Returns the state before the first step: a LoRA's first values, or the checkpoint's weights in fp32.
+
+    `change` may give a LoRA that learns on other values than those of a new one.
+    """
     mesh = origin.mesh
     if built.config is not None:
-        values = draw_first(built.shapes, seed=settings.seed)
+        values = change(draw_first(built.shapes, seed=settings.seed))
         trained = {name: hosts.place(value, placement.split(name, value.shape, mesh)) for name, value in values.items()}
     else:
         loaded = _load(origin, denoiser, dtype=jnp.float32)

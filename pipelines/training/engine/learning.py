@@ -9,7 +9,7 @@ import tempfile
 from collections.abc import Callable, Iterator, Mapping
 from contextlib import ExitStack, contextmanager
 from dataclasses import dataclass
-from pathlib import Path
+from pathlib import Path, PurePath
 from typing import Any
 
 import numpy as np
@@ -20,6 +20,7 @@ from pipelines.models.catalog import Shape, find_shipped
 from pipelines.runtime.devices import hosts
 from pipelines.runtime.programs.aot_packs import Packs
 from pipelines.runtime.weights.hub import find_revision
+from pipelines.runtime.weights.lora_spelling import Spell
 from pipelines.training.checks import Checked
 from pipelines.training.data.rows import RowSource
 from pipelines.training.engine.compiled_steps import Steps, name_pack
@@ -33,6 +34,7 @@ from pipelines.training.engine.denoiser import (
     plan_steps,
     start_state,
 )
+from pipelines.training.engine.first_values import read_start, take_over
 from pipelines.training.engine.loop import Cadence, Duty, OnEvent, Stop, keep_finite, run_steps
 from pipelines.training.engine.objective import Objective, choose_objective, predict_as_asked
 from pipelines.training.engine.optimizers import build_optimizer, find_result, list_rates
@@ -47,6 +49,7 @@ from pipelines.training.results.room import tell_room
 from pipelines.training.results.samples import Sampler
 from pipelines.training.results.state import StateFolder
 from pipelines.training.settings import TrainingSettings
+from pipelines.training.start import hash_start
 
 LOG = "log{ending}.jsonl"
 BORROWED = "state-sampled-"
@@ -61,7 +64,8 @@ class Learning:
     """The training of one denoiser; `written` are components that lie in the output folder already.
 
     These are what learnt before it, and what the model has in files of its own. `begin` changes what is in that folder,
-    once it is known that a state there, if there is one, is of this training.
+    once it is known that a state there, if there is one, is of this training. `beside` are the LoRA files of those that
+    learnt before it, with which its samples are made too.
     """
 
     settings: TrainingSettings
@@ -70,19 +74,23 @@ class Learning:
     origin: Origin
     scheduler_config: Mapping[str, Any]
     denoiser: Denoiser
+    spell: Spell
     written: tuple[str, ...]
     begin: Callable[[], None]
     rows: RowSource
     held: RowSource | None
     stop: Stop
     on_event: OnEvent
+    beside: tuple[Path, ...] = ()
 
     def run(self) -> tuple[int, float | None, list[Path]]:
         """Returns the steps done, the last loss, and the result's files if the training came to its end."""
         settings, place = self.settings, self.place
         built = build_module(self.origin, self.denoiser, settings)
         optimizer = build_optimizer(settings, built.shapes)
-        state = start_state(self.origin, self.denoiser, built, optimizer=optimizer, settings=settings)
+        state = start_state(
+            self.origin, self.denoiser, built, optimizer=optimizer, settings=settings, change=self._learn_on
+        )
         losses: list[float | None] = []
         with ExitStack() as stack:
             states = StateFolder(
@@ -162,6 +170,18 @@ class Learning:
                 files = [self.write(built, state, self.place.output, self._name())]
         return done, losses[-1] if losses else None, files
 
+    def _learn_on(self, drawn: dict[str, np.ndarray]) -> dict[str, np.ndarray]:
+        """Returns a LoRA's first values, of the file that it starts from if there is one."""
+        file, settings, origin = self.checked.start, self.settings, self.origin
+        if file is None:
+            return drawn
+        known = origin.learner.list_denoisers(origin.folder, self.scheduler_config)
+        updates = read_start(
+            file, origin, self.denoiser.component,
+            components=[one.component for one in known], spell=self.spell, tell=self._note,
+        )  # fmt: skip
+        return take_over(drawn, updates, rank=settings.rank, alpha=settings.alpha or settings.rank)
+
     def _note(self, text: Message) -> None:
         self.on_event({"event": "note", "text": text})
 
@@ -200,17 +220,17 @@ class Learning:
     def borrow_model(self, state: TrainState) -> Iterator[Path]:
         """Gives a folder of the model as it is now, which is removed: what does not learn are links in it.
 
-        Of several hosts the first one writes it, and removes it when all have done with it.
+        Of several hosts the first one writes it, or each its own, and it is removed when all have done with it.
         """
         values = _fetch_best(state)
         self.place.output.mkdir(parents=True, exist_ok=True)
         with ExitStack() as stack:
             folder = ""
-            if hosts.is_leader():
+            if self.place.is_written_here:
                 folder = stack.enter_context(tempfile.TemporaryDirectory(dir=self.place.output, prefix=BORROWED))
                 self._write_model(values, Path(folder), steps=int(state.step), is_linked=True)
             name = hosts.agree("the folder of the model as it is now", Path(folder).name)
-            yield self.place.output / name
+            yield Path(folder) if folder else self.place.output / name
             hosts.wait("samples are made")
 
     def _name(self) -> str:
@@ -232,6 +252,7 @@ class Learning:
             **({"modelspec.trigger_phrase": self.settings.trigger} if self.settings.trigger else {}),
             "lumesh_training": json.dumps(
                 {"steps": steps, "pictures": len(self.checked.examples)}
+                | ({} if (start := self.checked.start) is None else {"start_from": PurePath(start.ref).name})
                 | self.settings.model_dump(mode="json", include=shown, exclude_none=True),
                 sort_keys=True,
             ),
@@ -244,7 +265,7 @@ class Learning:
             self.settings, self.origin.learner, self.scheduler_config,
             model=model.id, revision=model.revision, weights=self._fingerprint_base(), expert=self.denoiser.component,
             global_batch_size=self.checked.batch_size, data=self.checked.fingerprint,
-            prior=self.checked.prior_fingerprint, steps=self.checked.steps,
+            prior=self.checked.prior_fingerprint, start_from=hash_start(self.checked.start), steps=self.checked.steps,
             dtype=np.dtype(choose_compute_dtype(self.settings, self.origin.mesh)).name,
         )  # fmt: skip
 
@@ -305,6 +326,7 @@ class SamplesUnderWay:
             with self._training.borrow_model(state) as model:
                 pictures = self._sampler.make_of_model(model, folder, name)
         else:
-            pictures = self._sampler.make(self._training.write(self._built, state, folder, name), folder)
+            file = self._training.write(self._built, state, folder, name)
+            pictures = self._sampler.make(file, folder, beside=self._training.beside)
         for picture in pictures:
             self._on_event({"event": "sample", "step": done, "file": str(picture)})

@@ -268,7 +268,8 @@ def count_steps_between(step_s: float) -> int:
 class _Saver:
     """Saves states; a disk that is full is told, and training goes on.
 
-    They are written in the background: that the disk refused one is known when the next is to be saved.
+    They are written in the background: that the disk refused one is known when the next is to be saved. A state of
+    several hosts is one only where all have written their parts, so all take it as lost where one of them had to.
     """
 
     states: StateFolder
@@ -288,14 +289,19 @@ class _Saver:
             return
         self._saved_s = time.monotonic()
         self._attempt(self.states.wait, _tell_lost)
-        if self._attempt(lambda: self.states.save(done, state, self.facts), _tell_last_lost if is_last else _tell_lost):
+        is_begun = self._attempt(
+            lambda: self.states.save(done, state, self.facts), _tell_last_lost if is_last else _tell_lost
+        )
+        if all(hosts.collect(f"the state of step {done}", is_begun)):
             self.last = done
             self.on_event({"event": "saved", "step": done})
 
     def finish(self, done: int, state: TrainState) -> None:
         """Saves the last state, and returns when it is on disk or the disk has refused it."""
-        if done == self.last and (self._attempt(self.states.wait, _tell_last_lost) or hosts.count() > 1):
-            return  # of several hosts only the one whose disk refused it would try again, and wait for the others
+        if done == self.last:
+            is_kept = self._attempt(self.states.wait, _tell_last_lost)
+            if all(hosts.collect("the last state", is_kept)):
+                return
         self.last = -1
         self.save(done, state, is_last=True)
         if self.last == done:

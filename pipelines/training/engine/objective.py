@@ -135,7 +135,9 @@ class Flow:
         if sigma in (0.0, 1.0):
             return sigma
         numbers = np.linspace(1e-6, 1 - 1e-6, 20_001)
-        return float(np.interp(sigma, np.asarray(self._shift(_SPREADS[self.spread](jnp.asarray(numbers)))), numbers))
+        with jax.ensure_compile_time_eval():  # a number also where the step is traced
+            spread = np.asarray(self._shift(_SPREADS[self.spread](jnp.asarray(numbers))))
+        return float(np.interp(sigma, spread, numbers))
 
     def mix(self, latents: jax.Array, noise: jax.Array, sigmas: jax.Array) -> Noised:
         """Returns the batch for these sigmas (B,), each error counting alike."""

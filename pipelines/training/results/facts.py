@@ -7,12 +7,19 @@ Every setting is in one of these groups. Not here: reading and writing states (s
 """
 
 from collections.abc import Mapping
+from pathlib import Path
 from typing import Any
 
 from pipelines.families.trainable import Learner
 from pipelines.messages import Message, say
 from pipelines.training.settings import TrainingSettings
 
+_FINGERPRINTS = {
+    "data": say("other pictures, captions or repeats"),
+    "prior": say("the same pictures, others of which are marked prior"),
+    "start_from": say("another LoRA to start from, or none"),
+    "weights": say("another base of the same name"),
+}
 TAKEN = "taken"
 """The fact that holds what may change, by the settings' names."""
 
@@ -26,9 +33,9 @@ _CHANGED = (
     "noise_offset", "shift", "variant",
 )  # fmt: skip
 NAMED_BY_OTHERS = {
-    "model", "revision", "lora", "full", "expert", "data", "caption", "image_column", "caption_column", "prior_prompt",
-    "prior_prompts", "validate_with", "global_batch_size", "prediction_type", "steps", "epochs", "learning_rate",
-    "lr_scheduler", "snr_gamma", "sigmas", "mixed_precision",
+    "model", "revision", "lora", "full", "expert", "start_from", "data", "caption", "image_column", "caption_column",
+    "prior_prompt", "prior_prompts", "validate_with", "global_batch_size", "prediction_type", "steps", "epochs",
+    "learning_rate", "lr_scheduler", "snr_gamma", "sigmas", "mixed_precision",
 }  # fmt: skip
 """Settings that count as what they lead to: `data` is the pictures that are learnt with what is said of them."""
 WITHOUT_EFFECT = {
@@ -50,13 +57,14 @@ def list_facts(
     global_batch_size: int,
     data: str,
     prior: str,
+    start_from: str | None,
     steps: int,
     dtype: str,
 ) -> dict[str, Any]:
     """Lists the facts of a training of the component `expert`.
 
-    `weights` is a hash of a base that lies in files of one's own, "" for others, of which `revision` tells. `data` and
-    `prior` are hashes, `dtype` is what is computed in.
+    `weights` is a hash of a base that lies in files of one's own, "" for others, of which `revision` tells. `data`,
+    `prior` and `start_from` are hashes, `dtype` is what is computed in.
     """
     is_flow = learner.process == "flow"
     shared = {name: getattr(settings, name) for name in _SHARED}
@@ -79,6 +87,7 @@ def list_facts(
         "global_batch_size": global_batch_size,
         "data": data,
         "prior": prior,
+        "start_from": start_from,
         TAKEN: {
             **taken,
             "steps": steps,
@@ -98,6 +107,19 @@ def tell_changes(found: Mapping[str, Any], asked: Mapping[str, Any]) -> Message 
         if name in before and before[name] != value
     ]
     return say("Going on with other settings: {changes}", changes=", ".join(changes)) if changes else None
+
+
+def tell_difference(name: str, before: Any, value: Any, *, folder: Path) -> Message:
+    """Says that a state in a folder is of another training: with the value, or what its fingerprint stands for."""
+    if name in _FINGERPRINTS:
+        return say("{folder} holds a training of {what}; go on with those, or choose another output folder",
+                   folder=folder, what=_FINGERPRINTS[name])  # fmt: skip
+    return say(
+        "{folder} holds a training with {found} in place of {value}; go on with that, or choose another output folder",
+        folder=folder,
+        found=before,
+        value=value,
+    )
 
 
 def list_differences(found: Mapping[str, Any], asked: Mapping[str, Any]) -> dict[str, tuple[Any, Any]]:

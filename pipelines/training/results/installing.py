@@ -17,9 +17,10 @@ from pipelines.errors import LumeshError, RecipeError
 from pipelines.files.whole import put_whole, write_whole
 from pipelines.loras.files import SUFFIX, find_namesake
 from pipelines.messages import english
+from pipelines.training.place import LOCK
 
 RECORD = "installed.json"
-OF_TRAINING = ("state*", "samples", "prior", "tensorboard", "*.jsonl", "settings.json", RECORD, ".*.part*")
+OF_TRAINING = ("state*", "samples", "prior", "tensorboard", "*.jsonl", "settings.json", RECORD, LOCK, ".*.part*")
 """What lies in a training's folder and is no part of its result."""
 _END_BYTES = 1 << 16
 """Bytes that are compared at a file's beginning and end: weights that have learnt differ everywhere."""

@@ -46,13 +46,13 @@ class Sampler:
         self._on_progress = on_progress
         self._family: Any = None
 
-    def make(self, lora: Path, folder: Path) -> list[Path]:
-        """Makes all prompts' pictures with this LoRA file; returns the files, on the first host."""
+    def make(self, lora: Path, folder: Path, *, beside: Sequence[Path] = ()) -> list[Path]:
+        """Makes all prompts' pictures with this LoRA file, and those `beside` it; returns the first host's files."""
         if self._family is None:
             self._family = load_beside(self._model, cache_dir=self._cache_dir, on_progress=self._on_progress)
-        ref = str(lora.resolve().with_suffix(""))
-        catalog = Catalog(models=(self._model,), own_loras=(_name(lora, ref),))
-        return self._draw(self._family, catalog, folder, lora.stem, loras=(Lora(ref=ref),))
+        own = tuple(_name(file, str(file.resolve().with_suffix(""))) for file in (*beside, lora))
+        catalog = Catalog(models=(self._model,), own_loras=own)
+        return self._draw(self._family, catalog, folder, lora.stem, loras=tuple(Lora(ref=one.ref) for one in own))
 
     def make_of_model(self, model: Path, folder: Path, name: str) -> list[Path]:
         """Makes all prompts' pictures with the model in a folder, which is loaded anew each time.

@@ -1,13 +1,14 @@
 """A training's state on disk, by orbax: written in the background, whole or not at all, for any mesh and host count.
 
 Several hosts write their parts of it into a folder that all see. Where they have none in common, the whole state is
-fetched, which is little of a LoRA, and the first one writes it; to go on from it, each host must have a copy.
+fetched, which is little of a LoRA, and the first one writes it; to go on, it reads it and sends it to the others.
 
 Beside the arrays lie facts: what the state was made with, so that a run with another model or other data says so
 instead of going on with it (facts.py).
 """
 
 import functools
+import itertools
 import json
 import logging
 import os
@@ -15,6 +16,7 @@ import re
 import shutil
 import sys
 import time
+from collections import Counter
 from collections.abc import Callable, Iterator, Mapping
 from contextlib import contextmanager
 from pathlib import Path
@@ -25,12 +27,21 @@ import numpy as np
 import orbax.checkpoint as ocp
 
 from pipelines.errors import LumeshError, RecipeError
-from pipelines.messages import Message, say
+from pipelines.messages import Message, english, say
 from pipelines.runtime.devices import hosts
-from pipelines.training.results.facts import list_differences, tell_changes
+from pipelines.training.results.facts import list_differences, tell_changes, tell_difference
 
-_DAMAGED = ("DATA_LOSS", "OUT_OF_RANGE", "NOT_FOUND")
-"""What tensorstore says of files that are cut off, changed, or gone."""
+_DAMAGED = ("DATA_LOSS", "OUT_OF_RANGE", "NOT_FOUND", "was not found in the checkpoint")
+"""What tensorstore says of files that are cut off, changed, or gone, and orbax of folders."""
+_STRANGE = ("tree structures do not match", "is not compatible with the stored shape")
+"""What orbax says of a state with other arrays than are asked for."""
+UNFINISHED = "*.orbax-checkpoint-tmp"
+"""Folders of states that are being written, or were when the process was killed."""
+SENT_BYTES = 2**28
+"""How much of a state is sent to other hosts at once."""
+_folders = itertools.count()
+_PROGRESS = "ThreadSaveMultiHostValueHolder"
+"""What orbax calls its note, on all hosts, that something is being written."""
 _ABANDONED = "Event loop is closed"
 WRITTEN_S = 2.0
 """How long a state that the disk refused may be written to."""
@@ -53,22 +64,34 @@ def find_newest_of(output: Path) -> int:
 class StateFolder:
     """The folder of a training's states; close it to wait for what is still being written.
 
-    `is_common` says whether all hosts see it.
+    `is_common` says whether all hosts see it. What a killed process left half written is removed. Raises LumeshError
+    where it is not common, and another host than the first has the newest state.
     """
 
     def __init__(self, folder: Path, *, keep: int, is_common: bool = True) -> None:
         self._folder = folder
+        self._number, self._saves = next(_folders), 0
+        self._met = Counter[str]()
         self._is_own = hosts.count() > 1 and not is_common
         self._last: int | None = None
-        """The step of the last state that was saved by the first host alone."""
+        """The step of the last state that the first host alone has saved."""
         folder.mkdir(parents=True, exist_ok=True)
+        if self._is_own:
+            self._last = _choose_first_hosts(folder)
+        if self._is_own or hosts.is_leader():
+            for partial in folder.glob(UNFINISHED):
+                shutil.rmtree(partial, ignore_errors=True)
+        own = ocp.options.MultiprocessingOptions()
         self._manager = ocp.CheckpointManager(
             folder.resolve(),
             options=ocp.CheckpointManagerOptions(
                 max_to_keep=keep,
                 enable_async_checkpointing=True,
+                async_options=None
+                if hosts.count() == 1 or self._is_own
+                else ocp.AsyncOptions(barrier_sync_fn=self._meet),
                 create=False,
-                multiprocessing_options=_alone() if self._is_own else ocp.options.MultiprocessingOptions(),
+                multiprocessing_options=_alone() if self._is_own else own,
             ),
             item_names=("state", "facts"),
         )
@@ -76,7 +99,7 @@ class StateFolder:
     @property
     def newest(self) -> int | None:
         """Returns the step of the newest whole state."""
-        return self._manager.latest_step() if self._last is None else self._last
+        return self._last if self._is_own else self._manager.latest_step()
 
     def save(self, step: int, state: Any, facts: Mapping[str, Any]) -> None:
         """Starts to write the state after so many steps; copies of its arrays are made before this returns.
@@ -91,6 +114,9 @@ class StateFolder:
             if not hosts.is_leader():
                 return
         with self._as_os_error():
+            self._manager.wait_until_finished()
+            self._saves += 1
+            self._met.clear()
             self._manager.save(
                 step, args=ocp.args.Composite(state=ocp.args.StandardSave(state), facts=ocp.args.JsonSave(dict(facts)))
             )
@@ -101,54 +127,81 @@ class StateFolder:
         """Reads the newest state with the shapes and shardings `described`; raises RecipeError if facts differ.
 
         What may differ is told (facts.py). One that the disk has damaged is put aside, which is told, and the one
-        before is read; raises LumeshError if there is none. Of several hosts none can put it aside for the others, and
-        ValueError is raised.
+        before is read; raises LumeshError if there is none. Of several hosts with a common folder none can put it aside
+        for the others, and LumeshError is raised.
         """
+        if not self._is_own:
+            return self._read_newest(described, facts, tell)
+        held = jax.tree.map(_hold, described)
+        problem: LumeshError | None = None
+        if hosts.is_leader():
+            try:
+                held = self._read_newest(held, facts, tell)
+            except LumeshError as error:
+                problem = error
+        told = None if problem is None else [isinstance(problem, RecipeError), str(problem)]
+        told = hosts.agree("the state is read", told)
+        if problem is not None:
+            raise problem
+        if told is not None:  # of the same kind as on the first host
+            text = english(f"the first host cannot go on from its state: {told[1]}")
+            raise RecipeError({"output": text}) if told[0] else LumeshError(text)
+        self._last = hosts.agree("the state that is read", self._manager.latest_step())
+        return jax.tree.map(lambda value, leaf: hosts.place(value, leaf.sharding), _send(held), described)
+
+    def _read_newest(self, wanted: Any, facts: Mapping[str, Any], tell: Callable[[Message], None]) -> Any:
         while True:
-            newest = self.newest
+            newest = self._manager.latest_step()
             assert newest is not None, "ask `newest` first"
             _silence_abandoned_tasks()
             try:
-                return self._read(newest, described, facts, tell)
-            except ValueError as error:
-                if hosts.count() > 1 or not any(sign in str(error) for sign in _DAMAGED):
+                return self._read(newest, wanted, facts, tell)
+            except (ValueError, KeyError) as error:
+                if any(sign in str(error) for sign in _STRANGE):
+                    raise LumeshError(
+                        say(
+                            "The state after {count} steps has other arrays than this training, as if another version "
+                            "of Lumesh had made it.",
+                            count=newest,
+                        ),
+                        advice=self._advise(),
+                    ) from error
+                if not isinstance(error, json.JSONDecodeError) and not any(sign in str(error) for sign in _DAMAGED):
                     raise
+                if hosts.count() > 1 and not self._is_own:
+                    raise LumeshError(
+                        say("The state after {count} steps is damaged.", count=newest),
+                        advice=say("Remove {folder} to go on from the one before.", folder=self._folder / str(newest)),
+                    ) from error
             self._put_aside(newest)
             text = say("The state after {count} steps is damaged; the one before is taken.", count=newest)
-            if self.newest is None:
+            if self._manager.latest_step() is None:
                 raise LumeshError(
                     say("The state after {count} steps is damaged, and there is no other.", count=newest),
-                    advice=say("Choose another output folder, or remove {folder}, to begin anew.", folder=self._folder),
+                    advice=self._advise(),
                 )
             tell(text)
+
+    def _advise(self) -> Message:
+        return say("Choose another output folder, or remove {folder}, to begin anew.", folder=self._folder)
 
     def _put_aside(self, step: int) -> None:
         (self._folder / str(step)).rename(self._folder / f"damaged-{step}")
         self._manager.reload()
 
-    def _read(self, newest: int, described: Any, facts: Mapping[str, Any], tell: Callable[[Message], None]) -> Any:
+    def _read(self, newest: int, wanted: Any, facts: Mapping[str, Any], tell: Callable[[Message], None]) -> Any:
         found = self._manager.restore(newest, args=ocp.args.Composite(facts=ocp.args.JsonRestore()))["facts"]
-        wanted = json.loads(json.dumps(dict(facts)))
+        asked = json.loads(json.dumps(dict(facts)))
         differences = {
-            name: say(
-                "{folder} holds a training with {found} in place of {value}; go on with that, or choose another output "
-                "folder",
-                folder=self._folder.parent,
-                found=before,
-                value=value,
-            )
-            for name, (before, value) in list_differences(found, wanted).items()
+            name: tell_difference(name, before, value, folder=self._folder.parent)
+            for name, (before, value) in list_differences(found, asked).items()
         }
         if differences:
             raise RecipeError(differences)
-        changes = tell_changes(found, wanted)
+        changes = tell_changes(found, asked)
         if changes is not None:
             tell(changes)
-        wanted = jax.tree.map(_hold, described) if self._is_own else described
-        state = self._manager.restore(newest, args=ocp.args.Composite(state=ocp.args.StandardRestore(wanted)))["state"]
-        if self._is_own:
-            state = jax.tree.map(lambda value, leaf: hosts.place(value, leaf.sharding), state, described)
-        return state
+        return self._manager.restore(newest, args=ocp.args.Composite(state=ocp.args.StandardRestore(wanted)))["state"]
 
     def wait(self) -> None:
         """Returns when everything is on disk; raises OSError if the disk refused the last state."""
@@ -161,7 +214,7 @@ class StateFolder:
     def _remove_partial(self) -> None:
         """Removes the parts of a state that the disk refused; threads of tensorstore may still write to it."""
         deadline_s = time.monotonic() + WRITTEN_S
-        while partial := [*self._folder.glob("*.orbax-checkpoint-tmp")]:
+        while partial := [*self._folder.glob(UNFINISHED)]:
             for folder in partial:
                 shutil.rmtree(folder, ignore_errors=True)
             if time.monotonic() > deadline_s:
@@ -178,17 +231,42 @@ class StateFolder:
         _silence_abandoned_tasks()
         try:
             yield
-        except OSError:
-            self._last = None
-            self._remove_partial()
+        except OSError as error:
+            self._give_up(error)
             raise
         except ValueError as error:
             number = _find_os_error(error)
             if number is None:
                 raise
-            self._last = None
-            self._remove_partial()
-            raise OSError(number, os.strerror(number), str(self._folder)) from error
+            refused = OSError(number, os.strerror(number), str(self._folder))
+            self._give_up(refused)
+            raise refused from error
+
+    def _give_up(self, error: OSError) -> None:
+        """Ends the save under way on all hosts, which would wait for this one's part."""
+        if self._is_own:
+            self._last = self._manager.latest_step()
+        else:
+            hosts.call_off(self._name_save(), error)
+        self._remove_partial()
+
+    def _meet(self, *, key: str, timeout_ms: int) -> None:  # noqa: ARG002 - whoever dies is missed by JAX
+        """Waits for the other hosts within a save, as orbax asks of any thread; raises OSError if a disk refused it.
+
+        Orbax comes here while it fails, too, to note that nothing is written any more, which it must get to do.
+        """
+        number = _find_os_error(sys.exception())
+        if number is not None:
+            hosts.call_off(self._name_save(), OSError(number, os.strerror(number)))
+        self._met[key] += 1
+        try:
+            hosts.meet(f"{self._name_save()}/{key}/{self._met[key]}", off=self._name_save())
+        except OSError:
+            if _PROGRESS not in key:
+                raise
+
+    def _name_save(self) -> str:
+        return f"states {self._number}, save {self._saves}"
 
 
 def _find_os_error(error: BaseException | None) -> int | None:
@@ -224,6 +302,38 @@ def _silence_abandoned_tasks() -> None:
             report(unraisable)
 
     sys.unraisablehook = report_others
+
+
+def _choose_first_hosts(folder: Path) -> int | None:
+    """Returns the step of the first host's newest state, which counts; raises LumeshError where another has a newer."""
+    found = hosts.collect("states", find_newest(folder))
+    newest = max((step for step in found if step is not None), default=None)
+    if newest != found[0]:
+        raise LumeshError(
+            say("Host {host} has a state after {count} steps, and the first host, which keeps them, has none so new.",
+                host=found.index(newest), count=newest),
+            advice=say("Copy {folder} of that host to the first one, or remove it there to do without it.",
+                       folder=folder),
+        )  # fmt: skip
+    return found[0]
+
+
+def _send(state: Any) -> Any:
+    """Returns the first host's arrays on all hosts, each of which has room for them."""
+    leaves, tree = jax.tree.flatten(state)
+    sent: list[np.ndarray] = []
+    while len(sent) < len(leaves):
+        group = [leaves[len(sent)]]
+        for leaf in leaves[len(sent) + 1 :]:
+            if sum(one.nbytes for one in group) + leaf.nbytes > SENT_BYTES:
+                break
+            group.append(leaf)
+        content = hosts.share("the state", b"".join(np.asarray(leaf, order="C").tobytes() for leaf in group))
+        start = 0
+        for leaf in group:
+            sent.append(np.frombuffer(content, leaf.dtype, leaf.size, start).reshape(leaf.shape))
+            start += leaf.nbytes
+    return jax.tree.unflatten(tree, sent)
 
 
 def _alone() -> ocp.options.MultiprocessingOptions:

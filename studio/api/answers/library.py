@@ -69,6 +69,7 @@ class Upload(Answer):
     thumb_url: str = eg(f"/api/v1/uploads/{UPLOAD}/thumb")
     width: int = eg(60)
     height: int = eg(40)
+    frames: int = eg(1)
     notes: list[str] = eg([])
     notes_said: list[Said | None] | None = said()
 
@@ -78,6 +79,7 @@ class LoraFile(Answer):
     title: str = eg("Watercolour")
     family: str = eg("sdxl")
     kind: str = eg("LoRA")
+    rank: int = eg(16)
     expert: str | None = eg(None)
     size: int = eg(46_138_992)
     models: list[str] = eg(["demo-sdxl", "sdxl-base"])

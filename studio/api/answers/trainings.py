@@ -29,13 +29,15 @@ class Taking(Answer):
 
 
 class TrainingTaking(Taking):
-    """What a training will take; null: no training of this model was measured here yet.
+    """What a training will take; null: no training of this model was measured here, and none was planned.
 
     `is_about`: no such training was, but one with twins in place of one without, or the steps of one that was paused.
+    `is_planned`: none was measured here; the TPU compiler estimated the steps, and nothing beside them is counted.
     """
 
     step_s: float | None = eg(0.35)
     is_about: bool = eg(False)
+    is_planned: bool = eg(False)
 
 
 class TrainingStrength(TrainingNumbers, TrainingTaking):
@@ -98,6 +100,7 @@ class Trainings(Answer):
 class TrainingPicture(Answer):
     id: str = eg(UPLOAD)
     caption: str = eg("A zorb in a meadow")
+    is_video: bool = eg(False)
 
 
 class TrainingPoint(Answer):
@@ -109,7 +112,7 @@ class TrainingPoint(Answer):
 
 
 class TrainingSample(Answer):
-    """A picture made after a step, of the prompt of this number; its URL answers a WebP."""
+    """An output after a step, of the prompt of this number; its URL answers a WebP, of a video its middle frame."""
 
     step: int = eg(100)
     number: int = eg(0)
@@ -123,6 +126,7 @@ class Training(TrainingLine):
     """A training with all that is known of it."""
 
     pictures: list[TrainingPicture]
+    start_from: str | None = eg(None)
     preserve: bool = eg(True)
     prior_prompts: list[str] = eg(["A lighthouse at dusk"])
     sample_prompts: list[str] = eg(["A zorb by the sea"])

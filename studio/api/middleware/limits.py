@@ -29,6 +29,7 @@ from studio.api.errors import answer_error, make_error
 from studio.jobs.training import MAX_CAPTION_CHARS, MAX_PICTURES, MAX_PRIOR_PROMPTS
 from studio.library.loras import MAX_BYTES as MAX_LORA_BYTES
 from studio.library.models import MAX_BYTES as MAX_MODEL_BYTES
+from studio.library.uploaded_clips import MAX_BYTES as MAX_CLIP_BYTES
 
 MAX_BYTES = 1_000_000
 MAX_FILE_BYTES = 21_000_000  # the largest file that a route takes has 20 MB, with a form around it
@@ -37,6 +38,7 @@ MAX_TRAINING_BYTES = MAX_BYTES + (MAX_PICTURES + MAX_PRIOR_PROMPTS) * MAX_CAPTIO
 TRAININGS_PATH = "/api/v1/trainings"
 LORAS_PATH = "/api/v1/loras"
 MODELS_PATH = "/api/v1/models"
+CLIPS_PATH = "/api/v1/clips"
 FILE_PATHS = re.compile(r"(/api/v1/(uploads|recipes/read|presets/import|presets/check)|/v1/images/edits)$")
 WORDS_PATH = "/api/v1/wildcards/"
 MAX_WORDS = 25_000  # a wildcard has 20 000 lines
@@ -221,6 +223,8 @@ def _find_limit(path: str) -> int:
         return MAX_LORA_BYTES
     if path == MODELS_PATH:
         return MAX_MODEL_BYTES
+    if path == CLIPS_PATH:
+        return MAX_CLIP_BYTES
     if path == TRAININGS_PATH:
         return MAX_TRAINING_BYTES
     return MAX_FILE_BYTES if FILE_PATHS.match(path) else MAX_BYTES

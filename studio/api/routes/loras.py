@@ -134,6 +134,7 @@ def _describe(lora: LoraFile, visit: Visit, own: Container[str]) -> dict[str, An
         "title": lora.title,
         "family": lora.family,
         "kind": lora.kind,
+        "rank": lora.rank,
         "expert": lora.expert or None,
         "size": lora.size,
         "models": [model.id for model in visit.studio.catalog.models if not find_misfit(lora, model)],

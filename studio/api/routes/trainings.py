@@ -35,12 +35,13 @@ router = APIRouter(tags=["trainings"])
 def create_training(asked: AskedTraining, visit: Visitor) -> dict[str, str]:
     """Queues a training that ends in a LoRA, which everybody here may then use; 422 names every field at fault.
 
-    `pictures` are your own uploads and outputs, by id; each needs a caption, or the training a `trigger` word.
+    `pictures` are your own uploads, clips and outputs, by id; a model of videos learns clips and pictures. Each needs a
+    caption, or the training a `trigger` word.
     `prior_prompts` are prompts of other things, of which the model makes pictures first, so as to keep them; `auto`
-    stands for its own examples. `strength` is `gentle`, `usual` or `strong`; `steps`, `rank` and `learning_rate`
-    override its numbers. `name` in the answer is what the LoRA will be called, where a file cannot have the name that
-    you asked for. 403 for somebody who may not train (`--who-may-train`), 429 when your quota of waiting jobs is
-    used up.
+    stands for its own examples. With `start_from` a LoRA that is here learns on, as a new one. `strength` is `gentle`,
+    `usual` or `strong`; `steps`, `rank` and `learning_rate` override its numbers. `name` in the answer is what the LoRA
+    will be called, where a file cannot have the name that you asked for. 403 for somebody who may not train
+    (`--who-may-train`), 429 when your quota of waiting jobs is used up.
     """
     job = asking_to_train.submit(visit, asked)
     return {"id": job.id, "name": job.title}
@@ -63,7 +64,8 @@ def list_trainings(
 def list_choices(visit: Visitor) -> dict[str, Any]:
     """Lists the models that can learn, with the numbers behind each strength, and what each will take.
 
-    `seconds`, `step_s` and `cost_usd` are from trainings on this machine (null: never measured, or without a price);
+    `seconds`, `step_s` and `cost_usd` are from trainings on this machine, or where none was measured from plans by the
+    TPU compiler (`is_planned`, steps alone; null: neither, or without a price);
     `alone` without twins (`preserve`), `prior.picture` for each picture made first. `is_about` marks what was measured
     only of trainings that are alike.
     """
@@ -75,9 +77,13 @@ def get_training(job_id: str, visit: Visitor) -> dict[str, Any]:
     """Returns a training with its pictures, its curve (at most some 400 points) and its samples."""
     last_event_id = events.read_last_id(visit.database)
     job, training = visit.get_training(job_id)
+    is_video = trainings.find_lessons(visit.database.read, training.asked, owner=job.owner)
     return {
         **_describe(visit, job, training),
-        "pictures": [picture.model_dump() for picture in training.asked.pictures],
+        "pictures": [
+            {**picture.model_dump(), "is_video": is_video.get(picture.id, False)} for picture in training.asked.pictures
+        ],
+        "start_from": training.asked.start_from,
         "preserve": training.asked.preserve,
         "prior_prompts": list(training.asked.prior_prompts),
         "sample_prompts": list(training.asked.sample_prompts) or [job.recipe.prompt],
@@ -121,10 +127,20 @@ def delete_training(job_id: str, visit: Visitor) -> Response:
 
 
 @router.get("/trainings/{job_id}/samples/{step}/{number}", response_class=FileResponse, responses=refuses(404))
-def get_sample(job_id: str, step: int, number: int, visit: Visitor, if_none_match: IfNoneMatch = None) -> Response:
-    """Returns a sample, a WebP of at most 768 px; of a video its middle frame."""
+def get_sample(  # noqa: PLR0917 - parameters of the route
+    job_id: str,
+    step: int,
+    number: int,
+    visit: Visitor,
+    moving: Annotated[bool, Query(description="of a video all of it, as an endless animation")] = False,  # noqa: FBT002
+    if_none_match: IfNoneMatch = None,
+) -> Response:
+    """Returns a sample, a WebP of at most 768 px; of a video its middle frame, or with `moving` all of it."""
     visit.get_training(job_id)
-    file = training_files.shown_file(visit.studio.settings.training_dir / job_id, step, number)
+    folder = visit.studio.settings.training_dir / job_id
+    file = training_files.shown_file(folder, step, number, is_moving=moving)
+    if moving and not file.is_file():
+        file = training_files.shown_file(folder, step, number)
     if not file.is_file():
         raise NotFoundError(say("Training {id} has no such sample.", id=repr(job_id)[:100]))
     return send_file(file, if_none_match=if_none_match, headers=CHECKED)

@@ -31,7 +31,9 @@ TWINS = "train"
 """Programs of trainings that show every picture twice."""
 ALONE = "train-alone"
 """Programs of trainings that show it once."""
-_KIN = {TWINS: (ALONE, 2.0), ALONE: (TWINS, 0.5)}
+TWICE = 2.0
+"""Steps of the latter that one of the former is worth."""
+_KIN = {TWINS: (ALONE, TWICE), ALONE: (TWINS, 1 / TWICE)}
 """Programs -> those that tell of them when they were not measured, and how many of their steps one step is worth."""
 
 

@@ -12,7 +12,7 @@ from typing import Any
 from pipelines.models.model import Model
 from pipelines.recipes.recipe import Recipe
 from studio.jobs.costs.cost import HOUR_S
-from studio.jobs.costs.estimates import ALONE, TWINS, History, estimate_job_s
+from studio.jobs.costs.estimates import ALONE, TWICE, TWINS, History, estimate_job_s
 from studio.jobs.training import AskedTraining
 from studio.jobs.workers import WorkerRow
 
@@ -20,6 +20,11 @@ from studio.jobs.workers import WorkerRow
 def name_programs(*, has_twins: bool) -> str:
     """Returns the name of a training's programs in the history: the model tells its time far more than the rank."""
     return TWINS if has_twins else ALONE
+
+
+def count_shown(programs: str) -> float:
+    """Returns how many steps without twins one of these programs is worth."""
+    return TWICE if programs == TWINS else 1.0
 
 
 def estimate_training_s(history: History, model: str, *, steps: int, programs: str) -> float | None:

@@ -18,6 +18,7 @@ from typing import Any
 import numpy as np
 
 from pipelines.errors import Cancelled
+from pipelines.files.foreign_video import measure_video, read_frames
 from pipelines.files.metadata import read_recipe_of
 from pipelines.files.whole import write_whole
 from pipelines.models.model import Model
@@ -41,6 +42,7 @@ from studio.worker.step_times import StepTimes
 
 REPORT_S = 0.25  # steps of small models take less; people read a few updates a second
 CURVE_POINTS = 400
+HOOK_FPS = 1.0  # frames of a clip that a hook looks at
 SAMPLING = ("encoding", "denoising", "decoding")
 
 log = logging.getLogger(__name__)
@@ -97,6 +99,7 @@ def make_settings(job: Job, training: Training, model: Model, folder: Path) -> T
         output=folder,
         lora=True,
         rank=numbers.rank,
+        start_from=asked.start_from,
         steps=numbers.steps,
         learning_rate=numbers.learning_rate,
         trigger=asked.trigger.strip() or None,
@@ -114,12 +117,21 @@ def _write_data(bench: Bench, job: Job, training: Training, folder: Path) -> Non
     """Writes pictures and captions anew: what an earlier attempt left may be torn."""
     sources = bench.desk.trainings.find_pictures(job, training)
     for source in sources:
-        bench.ask_hook(job, job.recipe, lambda source=source: np.asarray(open_picture(source)))
+        bench.ask_hook(job, job.recipe, lambda source=source: _read_source(source))
     shutil.rmtree(folder, ignore_errors=True)
     folder.mkdir(parents=True)
     for number, (source, picture) in enumerate(zip(sources, training.asked.pictures, strict=True)):
         shutil.copyfile(source, folder / f"{number:04d}{source.suffix}")
         write_whole(folder / f"{number:04d}.txt", training.asked.caption_of(picture).encode())
+
+
+def _read_source(source: Path) -> np.ndarray:
+    """Reads a picture, or of a clip some frames a second, as the operator's hook sees them."""
+    if source.suffix != ".mp4":
+        return np.asarray(open_picture(source))
+    size = measure_video(source)
+    count = max(1, int(size.frames / size.fps * HOOK_FPS))
+    return np.stack([*read_frames(source, width=size.width, height=size.height, fps=HOOK_FPS, frames=count)])
 
 
 def _install(bench: Bench, job: Job, training: Training, made: Sequence[Path]) -> dict[str, str]:
@@ -132,10 +144,13 @@ def _install(bench: Bench, job: Job, training: Training, made: Sequence[Path]) -
 def _finish(bench: Bench, job: Job, model: Model, watch: "_Watch", *, refs: dict[str, str], compiles: int) -> None:
     """Stores the last samples as outputs, with recipes that name the LoRA as it is listed, and the job's end."""
     last = watch.round_steps
-    made = [_read_made(file, refs, step=last) for file in training_files.list_samples(watch.folder, last)]
+    samples = training_files.list_samples(watch.folder, last)
+    made = [_read_made(file, refs, step=last) for file in samples]
     for pixels, recipe in made:
         bench.ask_hook(job, recipe, lambda pixels=pixels: pixels)
-    saved = files.save_each(bench.settings.outputs_dir, job.id, made, is_flushed=not bench.desk.sends_files)
+    saved = files.save_each(
+        bench.settings.outputs_dir, job.id, made, videos=samples, is_flushed=not bench.desk.sends_files
+    )  # fmt: skip
     bench.desk.finish(
         job,
         Made(
@@ -289,7 +304,7 @@ class _Watch:
         recipe = read_recipe_of(file)
         assert recipe is not None, "the sampler writes it"
         pixels = training_files.read_pixels(file, recipe)
-        width, height = training_files.show(self.folder, step, number, pixels)
+        width, height = training_files.show(self.folder, step, number, pixels, recipe)
         self._bench.desk.trainings.add_sample(
             self._job, step=step, number=number, prompt=recipe.prompt, width=width, height=height
         )

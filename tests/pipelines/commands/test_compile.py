@@ -181,6 +181,16 @@ def test_wrong_values_end_with_2_and_one_line(
     assert len(printed.splitlines()) == 1
 
 
+def test_everything_that_is_wrong_is_told_at_once(
+    short_dir: Path, tmp_path: Path, capsys: pytest.CaptureFixture[str]
+) -> None:
+    words = ["--topology", "v9", "--batch-size", "99", "--shape", "1x1", "--output", str(tmp_path / "pack")]
+    assert main(["compile", "--model", "tiny", *words, "--data-dir", str(short_dir)]) == 2
+    said = capsys.readouterr().err
+    for text in ("topology: there is no 'v9'", "batch_size: ", "shape: 1x1 is not", "should end in .pack"):
+        assert text in said
+
+
 def test_a_pack_that_is_not_there_is_refused_before_any_work(
     short_dir: Path, capsys: pytest.CaptureFixture[str]
 ) -> None:

@@ -48,10 +48,22 @@ def test_without_data_sizes_and_batch_are_given(
     short_dir: Path, tmp_path: Path, capsys: pytest.CaptureFixture[str]
 ) -> None:
     words = ["compile", "--train", *TRAINING, "--data-dir", str(short_dir), "--topology", "cpu-1"]
-    assert main([*words, "--shape", "nonsense", "--output", str(tmp_path / "a.pack")]) == 2
+    assert main([*words, "--shape", "nonsense", "--shape", "100x64", "--output", str(tmp_path / "a.pack")]) == 2
     assert "nonsense is no size" in capsys.readouterr().err
+    assert main([*words, "--shape", "100x64", "--output", str(tmp_path / "a.pack")]) == 2
+    assert "100x64: sides are multiples of 64" in capsys.readouterr().err
+    (tmp_path / "a.pack").write_bytes(b"an earlier one")
     assert main([*words, "--global-batch-size", "3", "--accumulate", "3", "--mesh", "dp=2", "--topology", "cpu-8",
                  "--output", str(tmp_path / "a.pack")]) == 2  # fmt: skip
-    assert "3 is no multiple of 2 devices times 3 parts" in capsys.readouterr().err
-    assert main([*words, "--output", str(tmp_path / "a.txt")]) == 2
-    assert "should end in .pack" in capsys.readouterr().err
+    said = capsys.readouterr().err
+    assert "3 is no multiple of 2 devices times 3 parts" in said
+    assert "a.pack will take the place of the pack that is there" in said
+    told = ["--output", str(tmp_path / "a.txt"), "--topology", "v6e-7", "--optimizer", "schedule_free", "--ema", "0.9"]
+    assert main([*words, *told]) == 2
+    said = capsys.readouterr().err
+    for text in ("should end in .pack", "there is no 'v6e-7'", "ema: schedule_free averages by itself"):
+        assert text in said
+    assert main([*words, "--data", str(tmp_path), "--shape", "64x64"]) == 2
+    assert "shape: sizes are those of the data" in capsys.readouterr().err
+    assert main(["compile", "--train", "--model", "gone", "--lora", "--topology", "cpu-1"]) == 2
+    assert "There is no model 'gone'" in capsys.readouterr().err

@@ -155,38 +155,11 @@ def test_wrong_values_end_with_2_and_one_line(plan: Callable[[str], Any], line: 
     assert words in err
 
 
-def test_a_training_is_planned_and_answered_again_without_compiling(plan: Callable[[str], Any]) -> None:
-    report = read_json(plan("--train --model tiny --lora --rank 4 --topology cpu-1 --steps 100 --json"))
-    assert report.keys() >= {"model", "kind", "rank", "fits", "hbm_bytes", "step_ms", "compile_s", "hours", "dollars"}
-    assert (report["stage"], report["kind"], report["rank"], report["batch_size"]) == ("train", "lora", 4, 1)
-    assert report["hbm_bytes"]["weights"] > 0
-    again = read_json(plan("--train --model tiny --rank 4 --topology cpu-1 --steps 100 --json"))
-    assert again == report  # compile seconds and all
-    code, text, _ = plan("--train --model tiny --rank 4 --topology cpu-1")
-    assert code == 0
-    assert "a LoRA of rank 4" in text
-    assert "--again compiles it anew" in text
-
-
-@pytest.mark.parametrize(
-    ("line", "words"),
-    [
-        ("--train --model nope", "Known models"),
-        ("--train --topology v9", "there is no 'v9'; allowed: v4-8, v5e-1"),
-        ("--topology v6e-32", "there is no 'v6e-32'"),  # for training alone
-        ("--train --model demo-sdxl --topology v6e-32 --batch 8", "8 pictures are not a multiple of 32 chips"),
-        ("--train --model demo-sdxl --lora --full", "choose one"),
-        ("--train --model demo-sdxl --full --rank 8", "is of a LoRA"),
-        ("--train --model demo-sdxl --remat some", "'some' is not known; allowed: auto, none, layers"),
-        ("--train --model demo-sdxl --mode throughput", "mode: goes without --train"),
-        ("--model demo-sdxl --rank 8", "rank: goes with --train"),
-        ("--train --model demo-sdxl --shape wide", "wide is no size, such as"),
-    ],
-)
-def test_what_is_no_training_ends_with_2_and_one_line(plan: Callable[[str], Any], line: str, words: str) -> None:
-    code, out, err = plan(line)
-    assert (code, out, len(err.splitlines())) == (2, "", 1)
-    assert words in err
+def test_everything_that_is_wrong_is_told_at_once(plan: Callable[[str], Any]) -> None:
+    code, _, err = plan("--model tiny --topology v9 --mode fast --shape 1x1")
+    assert code == 2
+    for words in ("topology: there is no 'v9'", "mode: 'fast' is not known", "shape: 1x1 is not a shape of tiny"):
+        assert words in err
 
 
 def test_weights_in_int8_take_less_than_in_full_and_are_named_in_every_form(

@@ -4,12 +4,15 @@ import json
 import shutil
 from pathlib import Path
 
+import numpy as np
 import pytest
 
 from pipelines.__main__ import main
 from pipelines.commands.train import DEMO_RATE, choose_rate, find_model
 from pipelines.errors import RecipeError
+from pipelines.files.video import write_mp4
 from pipelines.models.catalog import PRESETS_DIR, load_catalog
+from pipelines.recipes.recipe import Recipe
 from pipelines.training.settings import TrainingSettings
 from tests.pipelines.training.zorb import make
 
@@ -43,12 +46,13 @@ def check(data: Path, tmp_path: Path, *words: str) -> int:
         (("--lora", "--sigmas", "uniform"), "is of flow models"),
         (("--lora", "--expert", "both"), "has one denoiser"),
         (("--lora", "--frames", "5"), "is of videos"),
+        (("demo-wan", "--lora", "--resolution", "104", "--no-buckets"), "104 is no multiple of 16"),
         (("demo-flux2", "--lora", "--snr-gamma", "5"), "is a flow model"),
         (("m" * 5000, "--lora"), "There is no model"),
         (("~nosuchuser/model", "--lora"), "There is no model"),
         (("wan2.1-i2v-14b", "--lora"), "starts from a picture"),
         (("wan2.1-flf2v-14b", "--lora"), "starts from a picture"),
-        (("wan2.2-ti2v-5b", "--lora"), "starts from a picture"),
+        (("wan2.2-i2v-a14b", "--lora"), "starts from a picture"),
         (("--lora", "--rank", "many"), "--rank"),
     ],
 )
@@ -118,3 +122,14 @@ def test_a_single_file_anywhere_is_known_by_its_names(tmp_path: Path) -> None:
     file.write_bytes(b"no weights")
     with pytest.raises(RecipeError, match="truncated or not a safetensors file"):
         find_model(load_catalog(), str(file))
+
+
+def test_a_resolution_leaves_clips_their_frames(tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:
+    frames = np.random.default_rng(0).integers(0, 256, (20, 96, 96, 3), np.uint8)
+    (tmp_path / "clips").mkdir()
+    write_mp4(tmp_path / "clips" / "a.mp4", frames, Recipe(model="demo-wan", prompt="x", fps=8))
+    words = ("demo-wan", "--lora", "--caption", "x", "--json", "--resolution", "128")
+    for options in ((), ("--no-buckets",)):
+        assert check(tmp_path / "clips", tmp_path, *words, *options) == 0
+        plan = json.loads(capsys.readouterr().out.splitlines()[-1])
+        assert plan["buckets"] == {"128x128x17": 1}

@@ -13,12 +13,10 @@ from pipelines.plan.answers import (
     add_lines,
     collect_verdicts,
     describe,
-    read_estimate,
-    read_lines,
-    write_estimate,
 )
 from pipelines.plan.compiler import Compiler
 from pipelines.plan.estimate import Cost, Estimate
+from pipelines.plan.lines import read_estimate, read_lines, write_estimate
 from pipelines.plan.matrix import write_matrix
 from pipelines.plan.planner import Plan, choose_mesh, make_plan
 from pipelines.plan.topologies import TOPOLOGIES

@@ -11,8 +11,9 @@ import jax
 import jax.numpy as jnp
 import pytest
 
-from pipelines.plan.compiler import Compiler, CompilerError, is_about_memory, read_versions, read_wanted_bytes
+from pipelines.plan.compiler import Compiler, CompilerError, is_about_memory, read_wanted_bytes
 from pipelines.plan.topologies import TOPOLOGIES
+from pipelines.plan.verdicts import read_versions
 from pipelines.runtime.programs.compiled import Program, lower
 
 NUMBERS = jax.ShapeDtypeStruct((8,), jnp.float32)
@@ -33,6 +34,7 @@ def test_the_same_program_is_compiled_once(tmp_path: Path) -> None:
     assert count_compiles(Compiler(TOPOLOGIES["cpu-8"], cache_dir=tmp_path), make_program(), make_program()) == 1
     again = Compiler(TOPOLOGIES["cpu-8"], cache_dir=tmp_path)
     assert count_compiles(again, make_program()) == 0
+    assert count_compiles(Compiler(TOPOLOGIES["cpu-8"], cache_dir=tmp_path, is_anew=True), make_program()) == 1
     verdict = again.ask(make_program())
     assert verdict.answer.arguments_bytes == 32
     assert "ENTRY" in verdict.text

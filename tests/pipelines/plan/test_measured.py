@@ -7,11 +7,11 @@ import pytest
 
 from pipelines.models.catalog import Catalog
 from pipelines.plan import measured
-from pipelines.plan.compiler import read_versions
 from pipelines.plan.measured import Measured
 from pipelines.plan.planner import make_plan, to_json
 from pipelines.plan.report import describe_measured
 from pipelines.plan.topologies import TOPOLOGIES, V6E, V7X, find_chip
+from pipelines.plan.verdicts import read_versions
 from pipelines.stages import ignore_progress
 
 STEP = Measured(

@@ -12,13 +12,13 @@ from pipelines.models.catalog import load_catalog
 from pipelines.plan import topologies
 from pipelines.plan.abstract import Stage
 from pipelines.plan.answers import describe
-from pipelines.plan.compiler import Answer, Verdict
 from pipelines.plan.estimate import Cost, Estimate
 from pipelines.plan.matrix import write_matrix
 from pipelines.plan.placement import Placement
 from pipelines.plan.planner import Plan, StagePlan, choose_mesh, to_json
 from pipelines.plan.report import print_plan
 from pipelines.plan.topologies import TOPOLOGIES
+from pipelines.plan.verdicts import Answer, Verdict
 from pipelines.runtime.devices.mesh import describe_mesh
 from pipelines.runtime.programs.compiled import Program
 

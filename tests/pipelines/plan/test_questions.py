@@ -3,7 +3,8 @@
 from collections import Counter
 
 from pipelines.models.catalog import load_catalog
-from pipelines.plan.answers import SHIPPED, read_lines
+from pipelines.plan.answers import SHIPPED
+from pipelines.plan.lines import read_lines
 from pipelines.plan.questions import LARGEST, is_alike, is_planned_when_asked, list_kinds, list_matrix
 from pipelines.plan.topologies import TOPOLOGIES
 

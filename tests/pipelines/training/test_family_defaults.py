@@ -89,6 +89,12 @@ def test_a_wan_of_ones_own_shifts_as_its_config_says(tmp_path: Path) -> None:
     assert WAN.find_shift(model, tmp_path, SQUARE) == 4.5
 
 
+def test_sides_are_multiples_of_what_a_checkpoints_autoencoder_and_tokens_take() -> None:
+    models = ("wan2.1-14b", "wan2.2-a14b", "wan2.2-ti2v-5b", "demo-wan")
+    found = [WAN.find_size_multiple(find_configs(load_catalog().get(model))) for model in models]
+    assert found == [16, 16, 32, 16]
+
+
 def test_each_of_wans_experts_learns_the_timesteps_at_which_diffusers_asks_it() -> None:
     """WanPipeline asks `transformer` from the boundary on, 875 of 1000, and `transformer_2` below it."""
     shape = Shape(width=832, height=480, frames=81)

@@ -164,12 +164,15 @@ def test_z_image_loses_what_diffusers_module_does(tmp_path: Path) -> None:
     compare(module, theirs, ours, gradients)
 
 
-def test_wan_loses_what_diffusers_module_does(tmp_path: Path) -> None:
+@pytest.mark.parametrize("has_timestep_of_each_token", [False, True])
+def test_wan_loses_what_diffusers_module_does(tmp_path: Path, *, has_timestep_of_each_token: bool) -> None:
+    """As WanPipeline asks Wan 2.2 TI2V without a picture, where every token has the timestep of its clip."""
     torch.manual_seed(0)
     module: Any = WanTransformer3DModel(**WAN_SIZES)
     latents, noise, text = draw(2, 4, 3, 4, 6, seed=1), draw(2, 4, 3, 4, 6, seed=2), draw(2, 512, 16, seed=3)
     noisy, timesteps, sigmas = noise_like_diffusers(latents, noise, [120, 810])
-    (prediction,) = module(noisy, timesteps, encoder_hidden_states=torch.from_numpy(text), return_dict=False)
+    asked = timesteps[:, None].expand(-1, 3 * 2 * 3) if has_timestep_of_each_token else timesteps
+    (prediction,) = module(noisy, asked, encoder_hidden_states=torch.from_numpy(text), return_dict=False)
     theirs = functional.mse_loss(prediction, torch.from_numpy(noise - latents))
 
     ours, gradients = compute_here(

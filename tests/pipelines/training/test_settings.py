@@ -84,3 +84,9 @@ def test_a_fault_in_a_file_has_the_commands_name(tmp_path: Path) -> None:
     with pytest.raises(RecipeError) as told:
         read_settings(ASKED, file)
     assert {*told.value.fields} == {"validate"}
+
+
+def test_wrong_values_and_settings_that_exclude_each_other_are_told_together() -> None:
+    with pytest.raises(RecipeError) as told:
+        read_settings({"model": "m", "data": ("d",), "lora": True, "full": True, "ema": 2.0, "colour": "red"})
+    assert told.value.fields.keys() == {"lora", "ema", "colour"}

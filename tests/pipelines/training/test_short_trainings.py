@@ -10,6 +10,7 @@ from typing import Any
 import numpy as np
 import pytest
 from PIL import Image
+from safetensors import safe_open
 from safetensors.numpy import load_file, save_file
 
 from pipelines import registry
@@ -254,3 +255,43 @@ def test_the_average_is_what_is_written(short: Short) -> None:
         sum(np.abs(one[name].astype(np.float32)).sum() for name in moved) for one in (plain, average)
     )
     assert 0 < of_average < 0.98 * of_plain
+
+
+def read_deltas(file: Path, *, factor: float = 1.0) -> dict[str, np.ndarray]:
+    """What a LoRA file of diffusers' names, whose alpha over rank is `factor`, adds to each layer."""
+    tensors = {name: value.astype(np.float32) for name, value in load_file(file).items()}
+    downs = {name: value for name, value in tensors.items() if ".lora_A." in name}
+    return {
+        name: factor * tensors[name.replace("lora_A", "lora_B")].reshape(-1, len(down)) @ down.reshape(len(down), -1)
+        for name, down in downs.items()
+    }
+
+
+def test_a_lora_learns_on_from_a_file(short: Short) -> None:
+    (first,) = short.run("first", steps=3, learning_rate=0.1, targets="attn", lora_format="diffusers").files
+    learnt = read_deltas(first)
+    assert all(delta.any() for delta in learnt.values())
+
+    other = {"rank": 3, "alpha": 5.0, "lora_format": "diffusers"}
+    (second,) = short.run("second", steps=1, learning_rate=STILL, start_from=str(first), **other).files
+
+    found = read_deltas(second, factor=5 / 3)
+    for name, delta in found.items():
+        np.testing.assert_allclose(delta, learnt.get(name, np.zeros_like(delta)), rtol=0.03, atol=1e-4)
+    assert learnt.keys() < found.keys(), "layers that it does not have begin anew"
+    assert '"start_from": "short"' in inspect_header(second)["lumesh_training"]
+    with pytest.raises(RecipeError, match="in place of"):
+        short.run("second", steps=2, start_from=str(second), **other)
+    with pytest.raises(RecipeError, match=r"rank: that of .*short.safetensors is 2; choose as much"):
+        short.run("less", rank=1, start_from=str(first))
+    with pytest.raises(RecipeError, match=r"which would not learn on; let targets name"):
+        short.run("other", targets="ff", start_from=str(first))
+    with pytest.raises(RecipeError, match="start_from: there is no LoRA nothing"):
+        short.run("none", start_from="nothing")
+    with pytest.raises(RecipeError, match="start_from: is of a LoRA"):
+        short.run("full", lora=False, full=True, rank=16, start_from=str(first))
+
+
+def inspect_header(file: Path) -> dict[str, str]:
+    with safe_open(file, "np") as stored:
+        return stored.metadata()

@@ -1,13 +1,18 @@
-"""Whose weights a training starts from: a distilled model's base, for which the LoRA is used on the distilled one."""
+"""What a training starts from: a distilled model's base, and a LoRA that learns on."""
 
 import json
 from dataclasses import replace
 from pathlib import Path
 
+import numpy as np
 import pytest
+from safetensors.numpy import save_file
 
+from pipelines.errors import RecipeError
 from pipelines.models.catalog import load_catalog
 from pipelines.training.checks import tell_start
+from pipelines.training.settings import TrainingSettings
+from pipelines.training.start import find_start, hash_start, take_rank
 
 
 @pytest.mark.parametrize("size", ["4b", "9b"])
@@ -42,3 +47,49 @@ def test_a_distilled_folder_of_ones_own_is_told(tmp_path: Path) -> None:
     assert "distilled" in str(note)
     (tmp_path / "model_index.json").write_text(json.dumps({"is_distilled": False}), "utf-8")
     assert not tell_start(own)
+
+
+LAYER = "unet.mid_block.attentions.0.transformer_blocks.0.attn1.to_q"
+
+
+def save_pair(file: Path, *, rank: int, **others: int) -> Path:
+    """Saves a LoRA of one layer, with further parts of these sizes."""
+    file.parent.mkdir(parents=True, exist_ok=True)
+    shapes = {"lora_A.weight": (rank, 80), "lora_B.weight": (80, rank), **{name: (n,) for name, n in others.items()}}
+    save_file({f"{LAYER}.{part}": np.ones(shape, np.float32) for part, shape in shapes.items()}, file)
+    return file
+
+
+def ask(start_from: str, **asked: object) -> TrainingSettings:
+    fields = {"model": "demo-sdxl", "data": ("d",), "lora": True, "start_from": start_from}
+    return TrainingSettings.model_validate(fields | asked)
+
+
+def test_a_lora_learns_on_by_its_name_or_as_a_file_with_its_own_rank_or_more(tmp_path: Path) -> None:
+    model = replace(load_catalog().get("demo-sdxl"), loras_dir=tmp_path / "loras")
+    file = save_pair(tmp_path / "loras" / "zorb.safetensors", rank=24)
+    for text in ("zorb", "zorb.safetensors", str(file)):
+        settings = take_rank(ask(text), model)
+        assert settings.rank == 24
+        found = find_start(settings, model)
+        assert found is not None
+        assert found.path.samefile(file)
+    assert take_rank(ask("zorb", rank=32), model).rank == 32
+    with pytest.raises(RecipeError, match="rank: that of zorb is 24"):
+        find_start(take_rank(ask("zorb", rank=16), model), model)
+    with pytest.raises(RecipeError, match="start_from: there is no LoRA other"):
+        find_start(take_rank(ask("other"), model), model)
+    before = hash_start(find_start(take_rank(ask("zorb"), model), model))
+    save_pair(file, rank=25)
+    assert hash_start(find_start(take_rank(ask("zorb"), model), model)) != before
+    assert hash_start(None) is None
+
+
+def test_what_cannot_learn_on_is_refused(tmp_path: Path) -> None:
+    catalog = load_catalog()
+    dora = save_pair(tmp_path / "dora.safetensors", rank=4, lora_magnitude_vector=80)
+    with pytest.raises(RecipeError, match="start_from: .*dora.safetensors cannot be learnt on from: it is a DoRA"):
+        find_start(ask(str(dora)), catalog.get("demo-sdxl"))
+    plain = save_pair(tmp_path / "plain.safetensors", rank=4)
+    with pytest.raises(RecipeError, match="start_from: .* it is for sdxl models, not for demo-flux2"):
+        find_start(ask(str(plain)), catalog.get("demo-flux2"))

@@ -207,6 +207,7 @@ def _send(client: TestClient, example: Example, real: dict[str, str], makers: di
     files = {
         **makers,
         "boat.png": lambda: client.get(f"/api/v1/outputs/{real[DONE]}-0/file").content,
+        "zorb.mp4": lambda: client.get(f"/api/v1/outputs/{real[CLIP.removesuffix('-0')]}-0/file").content,
         "sunset.lumesh.json": lambda: client.get(f"/api/v1/presets/{real[PRESET]}/file").content,
     }
     if example.sends is not None:

@@ -40,6 +40,7 @@ def test_pictures_and_loras_are_found_and_one_that_changed_is_another(
     (picture,), (lora,) = attachments.find(job)  # the other LoRA may be on the worker's machine
     assert hashlib.sha256(attachments.read(picture)).hexdigest() == picture.sha
     assert (lora.ref, attachments.read(lora)) == ("pixel", file.read_bytes())
+    assert attachments.find_loras(["elsewhere", "pixel"]) == [lora]
     file.write_bytes(b"other")
     _, (changed,) = attachments.find(job)
     assert changed.sha == hashlib.sha256(b"other").hexdigest() != lora.sha

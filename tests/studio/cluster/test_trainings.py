@@ -32,9 +32,10 @@ def hurry(monkeypatch: pytest.MonkeyPatch) -> None:
 
 
 @pytest.fixture
-def job_id(client: TestClient, upload: Callable[..., str]) -> str:
-    """A training that waits."""
-    asked = {"model": "demo-sdxl", "trigger": "zorb", "name": "zorb", "steps": STEPS}
+def job_id(client: TestClient, upload: Callable[..., str], add_lora: Callable[..., Path]) -> str:
+    """A training that waits, of a LoRA that learns on."""
+    add_lora("pixel")
+    asked = {"model": "demo-sdxl", "trigger": "zorb", "name": "zorb", "steps": STEPS, "start_from": "pixel"}
     answer = client.post("/api/v1/trainings", json={**asked, "pictures": [{"id": upload("red")}]})
     return answer.raise_for_status().json()["id"]
 
@@ -122,7 +123,8 @@ def test_a_training_pauses_on_one_machine_and_ends_on_another(
     assert all(client.get(sample["url"]).is_success for sample in training["samples"])
     assert client.get(f"/api/v1/outputs/{job_id}-0").json()["recipe"]["loras"] == [{"ref": "zorb", "scale": 1.0}]
     assert (settings.loras_dir / "zorb.safetensors").is_file()
-    assert not three.settings.loras_dir.exists()
+    sent = [[file.name for file in one.settings.loras_dir.iterdir()] for one in (two, three)]
+    assert sent == [["pixel.safetensors"]] * 2, "what it learns on from, and nothing of what it makes"
     assert not [*two.settings.training_dir.glob("*"), *three.settings.training_dir.glob("*")]
 
 
@@ -200,7 +202,11 @@ def test_a_cancelled_training_ends_and_can_be_deleted(
                 client.delete(f"/api/v1/trainings/{job_id}").raise_for_status()
 
     asyncio.run(work())
-    assert not [*settings.loras_dir.glob("*"), *settings.training_dir.iterdir(), *two.settings.training_dir.glob("*")]
+    assert not [
+        *settings.loras_dir.glob("zorb*"),
+        *settings.training_dir.iterdir(),
+        *two.settings.training_dir.glob("*"),
+    ]
 
 
 def test_a_slice_takes_trainings(client: TestClient, database: Database, upload: Callable[..., str]) -> None:

@@ -10,8 +10,9 @@ import pytest
 from PIL import Image
 
 from pipelines.files.metadata import format_parameters, read_recipe_of
+from pipelines.files.video import read_mp4, write_mp4
 from pipelines.recipes.recipe import Recipe
-from studio.library.files import THUMB_SIDE_PX, forget_torn, poster_of, save_outputs
+from studio.library.files import THUMB_SIDE_PX, forget_torn, poster_of, save_each, save_outputs
 
 
 @pytest.fixture
@@ -73,6 +74,18 @@ def test_a_video_has_its_recipe_a_poster_and_a_thumbnail(tmp_path: Path, make_re
             assert (still.format, max(still.size)) == ("WEBP", side)
             assert abs(int(np.asarray(still)[10, 10, 0]) - 128) <= 2
     assert sorted(file.suffix for file in tmp_path.rglob("*") if file.is_file()) == [".mp4", ".webp", ".webp"]
+
+
+def test_a_video_that_is_a_file_already_keeps_its_very_frames(
+    tmp_path: Path, make_recipe: Callable[..., Recipe]
+) -> None:
+    frames = np.random.default_rng(0).integers(0, 256, (5, 32, 48, 3), np.uint8)
+    sample, recipe = tmp_path / "sample.mp4", make_recipe("Ein Boot", model="clips", fps=8)
+    write_mp4(sample, frames, make_recipe(model="clips", fps=8))
+    read = read_mp4(sample, width=48, height=32)
+    (saved,) = save_each(tmp_path / "outputs", "abc", [(read, recipe)], videos=[sample])
+    assert np.array_equal(read_mp4(tmp_path / "outputs" / saved.file, width=48, height=32), read)
+    assert read_recipe_of(tmp_path / "outputs" / saved.file) == recipe
 
 
 def list_files(folder: Path) -> list[str]:

@@ -12,10 +12,12 @@ from PIL import Image, PngImagePlugin
 
 from studio.database import Database
 from studio.jobs.job import Job
+from studio.jobs.training import MAX_PICTURES
 from studio.library import uploads
 from studio.library.uploads import (
     MAX_BYTES,
     UNUSED_KEPT_S,
+    UPLOAD_QUOTA,
     Quota,
     UploadError,
     UploadQuotaError,
@@ -169,6 +171,11 @@ def test_an_owner_may_keep_so_many_pictures_waiting(
     bring("green", owner="her")
     submit(model="flux2-klein-4b", images=[red])
     bring("green")
+
+
+def test_all_pictures_of_a_training_may_wait_at_once() -> None:
+    assert UPLOAD_QUOTA.pictures > MAX_PICTURES
+    assert UPLOAD_QUOTA.bytes >= MAX_PICTURES * 20_000_000, "photos of 12 megapixels"
 
 
 def test_an_owner_may_keep_so_many_bytes_waiting(

@@ -6,6 +6,7 @@ import pickle
 import re
 import zipfile
 from collections.abc import Callable
+from dataclasses import replace
 from pathlib import Path
 from typing import Any
 
@@ -144,6 +145,17 @@ def test_another_config_is_told_from_another_source(file: Path, mesh: Mesh) -> N
     assert packs.find(program, lower(program)) is None
     reason = "some.pack is of another config of model: its twice 16x1 True takes other arrays"
     assert packs.describe([program]) == reason
+
+
+@pytest.mark.parametrize(("size", "what"), [(16, "is another program"), (32, "takes other arrays")])
+def test_a_step_of_other_settings_is_told_as_that(file: Path, mesh: Mesh, size: int, what: str) -> None:
+    other = make_program(mesh, size=size, factor=3.02)
+    program = replace(other, key=make_program(mesh).key, learns=True)
+    packs = open_packs(file, mesh=mesh)
+    assert packs.find(program, lower(program)) is None
+    said = packs.describe([program])
+    assert said.startswith("some.pack is of other settings (rank, targets, batch, optimizer, loss, seed)")
+    assert said.endswith(f"its twice 16x1 True {what}")
 
 
 def damage_program(file: Path) -> None:

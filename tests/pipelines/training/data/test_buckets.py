@@ -93,11 +93,31 @@ def test_clips_with_fewer_frames_than_asked_for_are_told_with_how_many_they_have
     clips = [make_example(name, 832, 480, frames=frames, fps=16.0) for name, frames in lengths.items()]
     chosen = choose_buckets(clips, asked, multiple=16, area=832 * 480, fps=16)
     assert [cut.bucket.frames for cut in chosen.cuts] == [41, 9, 9, 1]
-    short, still = chosen.notes
+    still, short, long = chosen.notes
     assert "2 clips have fewer than 41 frames" in short and "with 9," in short
     assert "b.mp4 (12), a.mp4 (40)" in short, "the shortest, for which the others are cut, comes first"
     assert "blink.mp4" in still and "blink.mp4" not in short
-    assert not choose_buckets(clips[:1], asked, multiple=16, area=832 * 480, fps=16).notes
+    assert "film.mp4 (2.6 s of 12.5), a.mp4 (0.6 s of 2.5)" in long, "the longest comes first"
+    as_long = [make_example("film.mp4", 832, 480, frames=50, fps=16.0)]
+    assert not choose_buckets(as_long, asked, multiple=16, area=832 * 480, fps=16).notes
+
+
+def test_a_clip_of_fewer_frames_a_second_is_told() -> None:
+    clips = [make_example(f"{fps}.mp4", 832, 480, frames=3 * fps, fps=float(fps)) for fps in (12, 15, 30)]
+    notes = choose_buckets(clips, WAN, multiple=16, area=832 * 480, fps=16).notes
+    assert [note for note in notes if "12.mp4 (12)" in note and "15.mp4" not in note]
+
+
+def test_one_frame_of_a_clip_is_told_as_what_was_asked() -> None:
+    clips = [make_example("a.mp4", 832, 480, frames=90, fps=16.0)]
+    (note,) = choose_buckets(clips, [Shape.parse("832x480")], multiple=16, area=832 * 480, fps=16).notes
+    assert "one frame is asked for" in note and "too short" not in note
+
+
+def test_a_square_of_a_clip_keeps_its_frames() -> None:
+    examples = [make_example("a.mp4", 640, 360, frames=90, fps=30.0), make_example("b.png", 640, 360)]
+    chosen = choose_square(examples, 256, frames={17, 33}, fps=16)
+    assert [(cut.bucket, cut.fps) for cut in chosen.cuts] == [((256, 256, 33), 16), ((256, 256, 1), 0)]
 
 
 def test_pictures_are_single_frames_and_lengths_outlast_giving_up() -> None:

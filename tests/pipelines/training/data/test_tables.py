@@ -53,6 +53,7 @@ def test_a_table_without_the_column_of_captions_names_those_that_it_has(arrow: A
 
 @pytest.mark.process
 def test_a_table_without_pictures_or_with_broken_ones_is_refused_by_name(arrow: Any, tmp_path: Path) -> None:
+    import datasets
     from pyarrow import parquet
 
     write_parquet(arrow, tmp_path / "a.parquet", texts=["one"], column="photo")
@@ -60,11 +61,16 @@ def test_a_table_without_pictures_or_with_broken_ones_is_refused_by_name(arrow: 
     parquet.write_table(arrow.table({"image": pictures, "text": ["x", "y"]}), tmp_path / "b.parquet")
     (tmp_path / "c.parquet").write_bytes(b"PAR1")
     parquet.write_table(arrow.table({"image": [1, 2], "text": ["x", "y"]}), tmp_path / "d.parquet")
-    places = [tmp_path / f"{name}.parquet" for name in "abcd"]
+    clips = datasets.Dataset.from_dict({"image": [{"bytes": b"none", "path": None}]}).cast(
+        datasets.Features({"image": datasets.Video(decode=False)})
+    )
+    clips.to_parquet(str(tmp_path / "e.parquet"))
+    places = [tmp_path / f"{name}.parquet" for name in "abcde"]
     told = "\n".join(read_examples([*places, "no/such"], cache_dir=tmp_path / "cache").problems)
     assert "has no column image; it has photo, text" in told
     assert "b.parquet#0" in told and "b.parquet#1 cannot be used: the row is empty." in told
     assert "d.parquet has no pictures in the column image." in told and "--image_column" in told
+    assert "e.parquet has videos in the column image" in told and "into a folder" in told
     assert "c.parquet cannot be read" in told and "no/such cannot be read" in told
 
 

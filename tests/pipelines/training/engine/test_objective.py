@@ -124,6 +124,8 @@ def test_an_expert_learns_only_its_own_sigmas_with_the_shape_kept() -> None:
     assert low.max() <= 0.876
     own = whole[whole >= 0.875]
     np.testing.assert_allclose(np.quantile(high, [0.2, 0.5, 0.8]), np.quantile(own, [0.2, 0.5, 0.8]), atol=3e-3)
+    traced = jax.jit(Flow(spread="logit_normal", shift=3.0, low=0.875).spread_out)(even)
+    np.testing.assert_allclose(np.sort(np.asarray(traced)), high, atol=1e-5)
 
 
 def test_rows_of_weight_zero_count_nothing() -> None:

@@ -20,7 +20,7 @@ def list_of(learner: Any = SDXL, scheduler: Mapping[str, Any] | None = None, **a
     settings = TrainingSettings.model_validate({"model": "m", "data": ("d",), "lora": True} | asked)
     return list_facts(
         settings, learner, scheduler or {}, model="m", revision="", weights="", expert="unet", global_batch_size=8,
-        data="hash", prior="none", steps=100, dtype="float32",
+        data="hash", prior="none", start_from=None, steps=100, dtype="float32",
     )  # fmt: skip
 
 

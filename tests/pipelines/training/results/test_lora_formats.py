@@ -43,9 +43,10 @@ from pipelines.families.z_image import loras as z_image_loras
 from pipelines.families.z_image.training import LEARNER as Z_IMAGE
 from pipelines.loras.files import inspect_lora
 from pipelines.models.catalog import PRESETS_DIR
-from pipelines.runtime.weights.lora import LayerWeight, list_layers, read_updates
+from pipelines.runtime.weights.lora import LayerWeight, Reading, list_layers, read_updates
 from pipelines.runtime.weights.lora_spelling import Spell
-from pipelines.training.engine.adapters import make_config
+from pipelines.training.engine.adapters import draw_first, make_config
+from pipelines.training.engine.first_values import take_over
 from pipelines.training.results.export import write_lora
 from pipelines.training.settings import TrainingSettings
 from tests.pipelines import comfyui_names
@@ -210,17 +211,25 @@ def read_in_diffusers(file: Path, kind: Kind) -> Deltas:
     }
 
 
-def read_here(file: Path, kind: Kind, module: Any) -> tuple[Deltas, tuple[str, ...]]:
-    """What our own reader adds, and what it says."""
-    shapes = {name: tuple(value.shape) for name, value in module.state_dict().items()}
+def list_shapes(module: Any) -> dict[str, tuple[int, ...]]:
+    return {name: tuple(value.shape) for name, value in module.state_dict().items()}
+
+
+def read_with_our_reader(file: Path, kind: Kind, module: Any) -> Reading:
+    shapes = list_shapes(module)
     weights = {name: LayerWeight(parameter=name, shape=shape) for name, shape in shapes.items()}
     components = {kind.component: weights}
     lora = inspect_lora(file)
     assert lora.problem is None
-    reading = read_updates(
+    return read_updates(
         lora, scale=1.0, spellings=kind.spell(list_layers(components)), places=components,
         model=SimpleNamespace(id="tiny"),  # pyrefly: ignore[bad-argument-type] - only its name is read
     )  # fmt: skip
+
+
+def read_here(file: Path, kind: Kind, module: Any) -> tuple[Deltas, tuple[str, ...]]:
+    """What our own reader adds, and what it says."""
+    reading, shapes = read_with_our_reader(file, kind, module), list_shapes(module)
     deltas: Deltas = {}
     for name, update in reading.updates[kind.component].items():
         index = tuple(slice(0, size) for size in shapes[name])
@@ -384,3 +393,29 @@ def test_of_kohyas_names_of_z_image_comfyui_leaves_out_what_the_docs_say(
     assert left_out == {
         name for name in {one.partition(".")[0] for one in load_file(file)} if re.search("_attention_|_all_", name)
     }
+
+
+@pytest.mark.parametrize("family", KINDS)
+@pytest.mark.parametrize("lora_format", ["all", "diffusers", "kohya"])
+def test_a_lora_learns_on_from_a_file_of_any_names_with_other_rank_and_alpha(
+    modules: dict[str, Any], tmp_path: Path, family: str, lora_format: str
+) -> None:
+    kind, module, file = KINDS[family], modules[family], tmp_path / "zorb.safetensors"
+    expected = write(file, kind, module, lora_format)
+    rank, alpha = RANK + 2, 3.0
+    shapes: dict[str, tuple[int, ...]] = {}
+    for layer in expected:
+        rows, *rest = module.get_submodule(layer).weight.shape
+        shapes |= {f"{layer}.lora_A.default.weight": (rank, *rest)}
+        shapes |= {f"{layer}.lora_B.default.weight": (rows, rank, *(1 for _ in rest[1:]))}
+    drawn = draw_first(shapes, seed=0)
+
+    updates = read_with_our_reader(file, kind, module).updates[kind.component]
+    found = take_over(drawn, updates, rank=rank, alpha=alpha)
+
+    deltas: Deltas = {}
+    for layer in expected:
+        down, up = (found[f"{layer}.lora_{half}.default.weight"] for half in "AB")
+        deltas[layer] = alpha / rank * up.reshape(-1, rank) @ down.reshape(rank, -1)
+        assert np.array_equal(down[RANK:], drawn[f"{layer}.lora_A.default.weight"][RANK:]), "the rest learns, too"
+    check(deltas, expected)

@@ -440,6 +440,20 @@ def test_what_a_training_takes_is_known_once_one_was_measured(client: TestClient
     assert look(client, job_id)["job"]["eta_s"] > 0
 
 
+def test_what_a_training_takes_is_planned_where_none_was_measured(client: TestClient, database: Database) -> None:
+    devices = json.dumps([{"kind": "TPU v6 lite"}] * 8)
+    with database.write() as tx:
+        tx.execute("UPDATE workers SET devices = ?, chips = 8, chip_price = 2.5", (devices,))
+    models = {model["id"]: model for model in client.get("/api/v1/trainings/choices").json()["models"]}
+    usual, strong = (models["sdxl-base"]["strengths"][name] for name in ("usual", "strong"))
+    assert (usual["alone"]["is_planned"], usual["alone"]["is_about"], usual["is_about"]) == (True, False, True)
+    assert usual["alone"]["seconds"] == pytest.approx(800 * usual["alone"]["step_s"])
+    assert usual["alone"]["cost_usd"] == pytest.approx(usual["alone"]["seconds"] / 3600 * 8 * 2.5)
+    assert usual["step_s"] == pytest.approx(2 * usual["alone"]["step_s"])
+    assert strong["alone"]["is_about"]  # of another rank
+    assert models["demo-sdxl"]["strengths"]["usual"]["seconds"] is None
+
+
 @pytest.mark.parametrize(("trigger", "known", "other"), [("zorb", "usual", "alone"), ("", "alone", "usual")])
 def test_trainings_with_twins_and_without_tell_each_others_time(  # noqa: PLR0917 - fixtures
     client: TestClient, worker: Worker, ask: Ask, upload: Callable[..., str], trigger: str, known: str, other: str
@@ -591,6 +605,33 @@ def test_a_training_tells_all_that_was_asked_so_that_it_can_be_asked_again(clien
     names = ("trigger", "preserve", "prior_prompts", "sample_prompts", "strength")
     assert [told[name] for name in names] == ["zorb", False, ["auto", "A dog"], ["A zorb"], "strong"]
     assert [picture["caption"] for picture in told["pictures"]] == ["A red zorb", ""]
+
+
+def test_a_lora_that_is_here_learns_on_as_a_new_one_with_its_own_rank(
+    client: TestClient, worker: Worker, ask: Ask, add_lora: Callable[..., Path], encode_lora: Callable[..., bytes]
+) -> None:
+    file = add_lora("pixel")
+    file.write_bytes(encode_lora("sdxl", rows=3))
+    add_lora("other", "flux2")
+    seen: list[Any] = []
+    usual = worker.learn
+
+    def learn(lesson: Lesson) -> Learnt:
+        seen.append((lesson.settings.start_from, lesson.settings.rank))
+        return usual(lesson)
+
+    worker.learn = learn
+    job_id = ask(start_from="pixel")
+    assert look(client, job_id)["start_from"] == "pixel"
+    assert look(client, job_id)["numbers"]["rank"] == 3
+    assert worker.run_next()
+    assert seen == [("pixel", 3)]
+    assert look(client, job_id)["loras"] == ["zorb"], "it stays as it was, beside the new one"
+    assert look(client, ask(name="new"))["start_from"] is None
+
+    for wrong in ("nothing", str(file), "other"):
+        assert ask(expects=422, name="a", start_from=wrong)["fields"].keys() == {"start_from"}
+    assert ask(expects=422, name="a", start_from="pixel", rank=2)["fields"].keys() == {"rank"}
 
 
 def test_trainings_are_listed_newest_first(client: TestClient, ask: Ask) -> None:

@@ -30,7 +30,7 @@ def test_a_picture_comes_back_as_it_was(client: TestClient, encode_picture: Enco
     answer = client.post(URL, files={"file": ("holiday.webp", content)})
     assert answer.status_code == 201
     upload = answer.json()
-    assert set(upload) == {"id", "url", "thumb_url", "width", "height", "notes"}
+    assert set(upload) == {"id", "url", "thumb_url", "width", "height", "frames", "notes"}
     assert (upload["width"], upload["height"], upload["notes"]) == (60, 40, [])
     kept = client.get(upload["url"])
     assert (kept.headers["content-type"], "private" in kept.headers["cache-control"]) == ("image/png", True)
@@ -177,4 +177,4 @@ def test_past_the_quota_the_answer_says_what_to_do(client: TestClient, encode_pi
     error = answer.json()["error"]
     assert error["title"] == "Too many pictures are waiting"
     assert error["detail"].startswith("Pictures that no job has used yet: 1 (0 MB); at most 1 ")
-    assert error["advice"].startswith("Generate with them, or wait")
+    assert error["advice"].startswith("Generate or train with them, or wait")

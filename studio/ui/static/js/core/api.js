@@ -69,6 +69,9 @@ export function uploadPicture(file, onPercent) {
   return upload("api/v1/uploads", form, onPercent);
 }
 
+/** A video to learn from: the body is the file itself, which may be too long for a form. */
+export const uploadClip = (file, onPercent) => upload("api/v1/clips", file, onPercent);
+
 export const uploadLora = (file, onPercent) => upload(`${LORAS}?${new URLSearchParams({ name: file.name })}`, file, onPercent);
 
 let uploads = 0; // on their way
@@ -120,8 +123,13 @@ export async function readFileRecipe(file, model) {
 }
 
 /** A recipe's input by its id: an upload, or an output. */
-export const inputThumbPath = (id) =>
-  `api/v1/${id.startsWith("upload-") ? "uploads" : "outputs"}/${encodeURIComponent(id)}/thumb`;
+const isUpload = (id) => id.startsWith("upload-");
+
+export const inputThumbPath = (id) => `api/v1/${isUpload(id) ? "uploads" : "outputs"}/${encodeURIComponent(id)}/thumb`;
+
+/** Of a picture or clip itself. */
+export const inputPath = (id) =>
+  isUpload(id) ? `api/v1/uploads/${encodeURIComponent(id)}` : `api/v1/outputs/${encodeURIComponent(id)}/file`;
 
 const JOBS = "api/v1/jobs";
 const LORAS = "api/v1/loras";

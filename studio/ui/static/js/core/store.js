@@ -185,6 +185,8 @@ export const placeOf = (job) => job.position ?? waitingJobs().findIndex((other) 
 
 export const modelOf = (id) => state.models.find((model) => model.id === id) ?? null;
 
+export const makesVideo = (model) => Boolean(model) && model.defaults.fps !== null;
+
 /** The job on the canvas: the chosen one, else what runs, what waits, or what ended last. */
 export function shownJob() {
   const { jobId, follows } = state.view;

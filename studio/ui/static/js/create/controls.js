@@ -5,7 +5,7 @@ import { arrowsChoose, el, find, keyed, setIcon, setText } from "../core/dom.js"
 import { schedulerName, shapeName } from "../core/format.js";
 import { recallJson, remember } from "../core/memory.js";
 import { clearMessage, clearOnChange, focusProblem, tellProblems } from "../core/problems.js";
-import { changed, modelOf, shownOutput, state } from "../core/store.js";
+import { changed, makesVideo, modelOf, shownOutput, state } from "../core/store.js";
 import { t, together } from "../core/text.js";
 import { toast } from "../core/toasts.js";
 import { takeEarly } from "./early.js";
@@ -353,8 +353,6 @@ function repair(model) {
   if (style && !stylesFor(model).includes(style)) draft.style = null;
   draft.batch_size = Math.min(draft.batch_size || 1, model.limits.batch_size);
 }
-
-const makesVideo = (model) => Boolean(model) && model.defaults.fps !== null;
 
 /** Models come and go while the page is open. */
 function drawPicker() {

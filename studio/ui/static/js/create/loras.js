@@ -35,6 +35,9 @@ export async function loadLoras() {
 
 const loraOf = (ref) => state.loras?.find((lora) => lora.ref === ref) ?? null;
 
+/** A LoRA as lists of choices name it. */
+export const nameOf = (lora) => (lora.title === lora.ref ? lora.ref : `${lora.title} · ${lora.ref}`);
+
 const fits = (lora, wanted) => lora.models.includes(wanted.id);
 
 /** One expert takes the high noise away, the other the rest; only such models have a second guidance scale. */
@@ -67,7 +70,7 @@ export function drawLoras(chosenModel, loras) {
   keyed(find("lu-loras-choice"), offered, {
     key: ({ ref }) => ref,
     create: ({ ref }) => el("option", { value: ref }),
-    update: (option, lora) => setText(option, lora.title === lora.ref ? lora.ref : `${lora.title} · ${lora.ref}`),
+    update: (option, lora) => setText(option, nameOf(lora)),
   });
   setText(find("lu-loras-count"), chosen.length ? t("loras.count", { count: chosen.length, max: MAX }) : "");
   keyed(find("lu-loras-list"), chosen.map(numbered), { key: keyOf, create, update });

@@ -5,7 +5,7 @@ import { at } from "../core/api.js";
 import { el, icon, keyed, setIcon, setStyles, setText } from "../core/dom.js";
 import { ago, costText, hasPrice, seconds } from "../core/format.js";
 import { fractionOf, pausingText, progressLine, waitingLine } from "../core/progress.js";
-import { isFinal, modelOf, placeOf } from "../core/store.js";
+import { isFinal, makesVideo, modelOf, placeOf } from "../core/store.js";
 import { t, together } from "../core/text.js";
 import { said, saidList } from "../core/translate_server.js";
 import { drawCurve } from "./curve.js";
@@ -95,19 +95,20 @@ function drawPoints(place, training, job) {
 }
 
 /** The newest first: that is what people wait for. */
-function drawSamples(place, { samples, name }) {
+function drawSamples(place, { samples, name, model }) {
   if (!samples) return;
   place.hidden = !samples.length;
   if (!samples.length) return place.replaceChildren(); // of one that begins anew
   if (!place.firstElementChild)
     place.append(el("ul.lu-training-strip.lu-scroll", { role: "list", tabindex: 0, "aria-label": t("train.samplesOf", { name }) }));
   const shown = [...samples].sort((a, b) => b.step - a.step || a.number - b.number).slice(0, MAX_SHOWN);
+  const isVideo = makesVideo(modelOf(model));
   const hasSeveral = shown.some(({ prompt }) => prompt !== shown[0].prompt);
   keyed(place.firstElementChild, shown, {
     key: ({ step, number }) => `${step}-${number}`,
     create: createSample,
     update: (item, sample) => {
-      item.querySelector("button").onclick = () => openSample(shown, sample);
+      item.querySelector("button").onclick = () => openSample(shown, sample, { isVideo });
       setText(item.querySelector(".lu-training-prompt"), hasSeveral ? ` · ${sample.prompt}` : "");
     },
   });

@@ -5,9 +5,10 @@ import { arrowsChoose, el, find, keyed, setText } from "../core/dom.js";
 import { bytes, moneyText, seconds } from "../core/format.js";
 import { recallJson, remember } from "../core/memory.js";
 import { clearOnChange, clearMessage, focusProblem, tellProblems } from "../core/problems.js";
-import { mayTrain } from "../core/store.js";
+import { mayTrain, state } from "../core/store.js";
 import { locale, named, t, together } from "../core/text.js";
 import { toast } from "../core/toasts.js";
+import { loadLoras, nameOf } from "../create/loras.js";
 import { areLacking, countPictures, countUnsent, forgetPictures, forgiveCaptions, markPictures, mountPictures, readPictures, replacePictures } from "./pictures.js";
 
 const KEY = "lumesh.train";
@@ -18,7 +19,7 @@ const AUTO = "auto"; // the server's word for the model's own examples
 const downloads = new Map(); // model -> the bytes that come first; null: not known
 
 let choices = null;
-let draft = { trigger: "", name: "", sample: "", prior: "", model: "", strength: "usual", keep: "scenes" };
+let draft = { trigger: "", name: "", sample: "", prior: "", model: "", start: "", strength: "usual", keep: "scenes" };
 let hasNamed = false; // by hand; until then the name follows the trigger
 let isSending = false;
 let tellsLacking = false; // the message at the trigger
@@ -43,7 +44,8 @@ export function mountForm(sent) {
       if (name === "trigger") forgiveCaptions();
       keep({ [name]: event.currentTarget.value });
     });
-  find("lu-train-model").addEventListener("change", (event) => keep({ model: event.currentTarget.value }));
+  for (const name of ["model", "start"])
+    find(`lu-train-${name}`).addEventListener("change", (event) => keep({ [name]: event.currentTarget.value }));
   for (const name of CHOSEN) {
     arrowsChoose(find(`lu-train-${name}`));
     find(`lu-train-${name}`).addEventListener("click", (event) => {
@@ -62,9 +64,9 @@ export function mountForm(sent) {
   drawForm();
 }
 
-/** Models come and go, and each training makes the next one's time better known. */
+/** Models and LoRAs come and go, and each training makes the next one's time better known. */
 export async function loadChoices() {
-  choices = await readTrainingChoices();
+  [choices] = await Promise.all([readTrainingChoices(), loadLoras()]);
   drawForm();
 }
 
@@ -83,6 +85,7 @@ export async function fillForm(training) {
     sample: sampleOf(training),
     prior: prior.filter((prompt) => prompt !== AUTO).join("\n"),
     model: model ? model.id : draft.model,
+    start: training.start_from ?? "",
     strength,
     keep: prior.length ? "prior" : preserve ? "scenes" : "off",
   });
@@ -112,17 +115,27 @@ function sampleOf({ sample_prompts: [prompt = ""], pictures: [first], trigger })
 }
 
 /** What of a training the form has no place for, as sentences. */
-function lostOf({ model: id, sample_prompts: samples, numbers, strength, preserve, prior_prompts: prior }, model) {
-  const own = model?.strengths[strength];
+function lostOf({ model: id, start_from: ref, sample_prompts: samples, numbers, strength, preserve, prior_prompts: prior }, model) {
+  const own = model && numbersOf(model.strengths[strength], startOf(model));
   const isMixed = prior.length > 1 && prior.includes(AUTO);
   const isOwn = !own || ["steps", "rank", "learning_rate"].every((name) => own[name] === numbers[name]);
   return [
     model ? "" : t("train.filledOtherModel", { model: id }),
+    !ref || (model && startOf(model)) ? "" : t("train.filledStart", { name: ref }),
     isOwn ? "" : t("train.filledNumbers", { numbers: numbersText(numbers), strength: t(`train.${strength}`) }),
     isMixed || (prior.length > 0 && !preserve) ? t("train.filledKeep") : "",
     samples.length > 1 ? t("train.filledSample", { count: samples.length - 1 }) : "",
   ].filter(Boolean);
 }
+
+/** LoRAs of the model that can learn on: pairs of matrices. */
+const startsOf = (model) => (state.loras ?? []).filter(({ kind, rank, models }) => kind === "LoRA" && rank > 0 && models.includes(model.id));
+
+/** The one that was chosen, if it is here and of this model. */
+const startOf = (model) => startsOf(model).find(({ ref }) => ref === draft.start);
+
+/** What learns on keeps its rank. */
+const numbersOf = (numbers, start) => (start ? { ...numbers, rank: start.rank } : numbers);
 
 function keep(values) {
   draft = { ...draft, ...values };
@@ -148,6 +161,7 @@ function drawForm() {
   const model = models.find(({ id }) => id === draft.model) ?? models.find(({ id }) => id === choices.default);
   if (model) find("lu-train-model").value = model.id;
   setText(find("lu-train-model-note"), model ? modelText(model) : "");
+  const start = model && drawStart(model);
   for (const name of CHOSEN)
     for (const button of find(`lu-train-${name}`).querySelectorAll("[role=radio]")) {
       const isChosen = button.dataset.key === draft[name];
@@ -155,11 +169,26 @@ function drawForm() {
       button.tabIndex = isChosen ? 0 : -1;
     }
   find("lu-train-prior-row").hidden = draft.keep !== "prior";
-  const numbers = model?.strengths[draft.strength];
+  const numbers = model && numbersOf(model.strengths[draft.strength], start);
   setText(find("lu-train-numbers"), numbers ? numbersText(numbers) : "");
   setText(find("lu-train-keep-note"), model ? keepText(model.prior) : "");
   setText(find("lu-train-cost"), model ? costText(numbers, model.prior) : "");
   find("lu-train-go").setAttribute("aria-disabled", String(isSending));
+}
+
+/** Fills the choice of a LoRA to learn on from, which is there where there is one; returns what is chosen. */
+function drawStart(model) {
+  const starts = startsOf(model);
+  find("lu-train-start-row").hidden = !starts.length;
+  keyed(find("lu-train-start"), [{ ref: "" }, ...starts], {
+    key: ({ ref }) => ref,
+    create: ({ ref }) => el("option", { value: ref }),
+    update: (option, lora) => setText(option, lora.ref ? nameOf(lora) : t("train.startNew")),
+  });
+  const start = startOf(model);
+  find("lu-train-start").value = start?.ref ?? "";
+  setText(find("lu-train-start-note"), start ? t("train.startNote") : "");
+  return start;
 }
 
 /** Whose weights learn, where they are others', and what has to come first. */
@@ -213,7 +242,7 @@ function costText(numbers, prior) {
   const learning = draft.keep !== "off" && hasTrigger() ? numbers : numbers.alone;
   if (learning.seconds === null) return t("train.unknownTime");
   const count = countPrior(prior);
-  const like = learning.is_about ? t("train.takenFromOthers") : "";
+  const like = learning.is_planned ? t("train.planned") : learning.is_about ? t("train.takenFromOthers") : "";
   if (count && prior.picture.seconds === null) return together(t("train.takesThen", { time: seconds(learning.seconds) }), like);
   const sum = (name) => learning[name] + count * prior.picture[name];
   const time = seconds(sum("seconds"));
@@ -244,6 +273,7 @@ async function submit(sent) {
       name: draft.name,
       trigger: draft.trigger,
       pictures,
+      start_from: find("lu-train-start").value || null,
       strength: draft.strength,
       preserve: draft.keep !== "off",
       prior_prompts: draft.keep === "prior" ? (priorPrompts().length ? priorPrompts() : [AUTO]) : [],
@@ -251,7 +281,7 @@ async function submit(sent) {
     });
     forgetPictures(pictures);
     hasNamed = false;
-    keep({ trigger: "", name: "", sample: "", prior: "" });
+    keep({ trigger: "", name: "", sample: "", prior: "", start: "" });
     sent(id);
     if (name !== undefined && name !== asked) toast(t("train.called", { name }));
   } catch (error) {

@@ -1,7 +1,8 @@
-// The pictures to learn from: files sent at once, or outputs of the gallery, each with a caption. They survive a refresh.
+// The pictures and clips to learn from: files sent at once, or outputs of the gallery, each with a caption. They survive a
+// refresh.
 // Not here: what is dropped or pasted (files.js), the tiles (tile.js), the rest of the form (form.js).
 
-import { at, inputThumbPath, uploadPicture } from "../core/api.js";
+import { at, inputThumbPath, uploadClip, uploadPicture } from "../core/api.js";
 import { find, keyed, setText } from "../core/dom.js";
 import { sentence } from "../core/format.js";
 import { makeLeftOut } from "../core/leftout.js";
@@ -14,6 +15,8 @@ import { MAX_CAPTION, createTile, updateTile } from "./tile.js";
 
 const KEY = "lumesh.train.pictures";
 const MAX = 500;
+const MAX_CLIP_BYTES = 300e6; // the server's limit
+const CLIP = /\.(mp4|m4v|mov|webm|mkv|avi|mpe?g|wmv|3gp|mts|m2ts|ts|ogv|flv)$/i; // of some a browser does not know the type
 const SMALL_PX = 256; // half of what the smallest model but the demos learns from: more than doubled, edges blur
 
 /**
@@ -21,7 +24,7 @@ const SMALL_PX = 256; // half of what the smallest model but the demos learns fr
  * caption is missing as others are, which is told once.
  * @typedef {{
  *   key: number, id: string | null, thumb: string, caption: string, note: string, percent: number, file: File | null,
- *   name: string, isSending: boolean, hasFailed: string, isGone: boolean, problem: string | null,
+ *   name: string, isVideo: boolean, isSending: boolean, hasFailed: string, isGone: boolean, problem: string | null,
  *   sent: Promise<boolean> | true,
  * }} Picture
  * @type {Picture[]}
@@ -47,7 +50,8 @@ export function mountPictures(change) {
   find("lu-train-all").addEventListener("keydown", (event) => {
     if (event.key === "Enter" && !event.ctrlKey && !event.metaKey) captionAll();
   });
-  for (const { id, caption, note = "" } of recallJson(KEY, [])) pictures.push({ ...ofId(id, caption), note });
+  for (const { id, caption, note = "", isVideo = false } of recallJson(KEY, []))
+    pictures.push({ ...ofId(id, caption, isVideo), note });
   drawPictures();
 }
 
@@ -68,23 +72,21 @@ export async function countUnsent() {
 /** Whether one is marked because its caption is missing as others are. */
 export const areLacking = () => pictures.some(({ problem }) => problem === "");
 
-/** Pictures that were made here, with their prompts as captions; the first new one's caption gets the focus. */
+/** Pictures and videos that were made here, with their prompts as captions; the first new one's caption gets the focus. */
 export function addTrainOutputs(outputs) {
   const known = new Set(pictures.map(({ id }) => id));
-  const images = outputs.filter(({ kind }) => kind === "image");
-  const fresh = images.filter(({ id }) => !known.has(id));
+  const fresh = outputs.filter(({ id }) => !known.has(id));
   const taken = fresh.slice(0, MAX - pictures.length).map(ofOutput);
   pictures.push(...taken);
   changed();
   toast(
     together(
       t("train.added", { count: taken.length }),
-      fresh.length < images.length ? t("train.addedBefore", { count: images.length - fresh.length }) : "",
-      images.length < outputs.length ? t("train.noVideos") : "",
+      fresh.length < outputs.length ? t("train.addedBefore", { count: outputs.length - fresh.length }) : "",
       taken.length < fresh.length ? sentence(t("train.tooMany", { count: MAX })) : "",
     ),
   );
-  const target = taken[0] ?? pictures.find(({ id }) => id === images[0]?.id);
+  const target = taken[0] ?? pictures.find(({ id }) => id === outputs[0]?.id);
   return () => tileOf(target)?.querySelector("textarea").focus();
 }
 
@@ -93,8 +95,9 @@ export function addTrainFiles(files) {
   leftOut.clear();
   const texts = files.filter(isText);
   for (const file of files.filter((one) => !isText(one))) {
-    if (!file.type.startsWith("image/")) leftOut.add(file.name, t("train.onlyPictures"));
-    else if (file.size > MAX_BYTES) leftOut.add(file.name, t("inputs.tooLarge"));
+    const isVideo = isClip(file);
+    if (!isVideo && !file.type.startsWith("image/")) leftOut.add(file.name, t("train.onlyPictures"));
+    else if (file.size > (isVideo ? MAX_CLIP_BYTES : MAX_BYTES)) leftOut.add(file.name, t(isVideo ? "train.clipTooLarge" : "inputs.tooLarge"));
     else if (pictures.length >= MAX) leftOut.add(file.name, t("train.tooMany", { count: MAX }));
     else pictures.push(ofFile(file));
   }
@@ -103,6 +106,8 @@ export function addTrainFiles(files) {
 }
 
 const isText = (file) => /\.txt$/i.test(file.name);
+
+const isClip = (file) => file.type.startsWith("video/") || CLIP.test(file.name);
 
 const stemOf = (name) => name.replace(/\.[^.]*$/, "");
 
@@ -146,10 +151,10 @@ export function forgiveCaptions() {
   drawPictures();
 }
 
-/** Other pictures, `[{id, caption}]`, in place of those that are there; what it returns brings these back. */
+/** Other pictures, `[{id, caption, is_video}]`, in place of those that are there; what it returns brings these back. */
 export function replacePictures(others) {
   const before = pictures;
-  const filled = others.map(({ id, caption }) => ofId(id, caption));
+  const filled = others.map(({ id, caption, is_video: isVideo }) => ofId(id, caption, isVideo));
   pictures = filled;
   changed();
   return () => bringBack(before, filled);
@@ -165,20 +170,22 @@ export function forgetPictures(asked) {
 }
 
 /** @returns {Picture} */
-function ofId(id, caption) {
+function ofId(id, caption, isVideo) {
   count += 1;
   const sent = /** @type {true} */ (true);
   const state = { percent: 100, file: null, name: "", isSending: false, hasFailed: "", isGone: false, problem: null, sent };
-  return { key: count, id, thumb: id ? at(inputThumbPath(id)) : "", caption, note: "", ...state };
+  return { key: count, id, thumb: id ? at(inputThumbPath(id)) : "", caption, note: "", isVideo, ...state };
 }
 
-function ofOutput({ id, recipe: { prompt } }) {
+function ofOutput({ id, kind, recipe: { prompt } }) {
   const note = prompt.length > MAX_CAPTION ? t("train.cutCaption", { count: MAX_CAPTION }) : "";
-  return { ...ofId(id, prompt.slice(0, MAX_CAPTION)), note };
+  return { ...ofId(id, prompt.slice(0, MAX_CAPTION), kind === "video"), note };
 }
 
 function ofFile(file) {
-  const picture = { ...ofId(null, ""), file, name: file.name, thumb: URL.createObjectURL(file) };
+  const isVideo = isClip(file);
+  const thumb = isVideo ? "" : URL.createObjectURL(file); // a clip's comes with its answer
+  const picture = { ...ofId(null, "", isVideo), file, name: file.name, thumb };
   send(picture);
   return picture;
 }
@@ -199,7 +206,7 @@ async function transfer(picture) {
   try {
     arrive(
       picture,
-      await uploadPicture(picture.file, (done) => {
+      await (picture.isVideo ? uploadClip : uploadPicture)(picture.file, (done) => {
         picture.percent = done;
         drawPictures();
       }),
@@ -226,7 +233,7 @@ function arrive(picture, upload) {
   const { width, height } = upload;
   const isSmall = Math.min(width, height) < SMALL_PX;
   const note = together(...saidList(upload, "notes"), isSmall ? t("train.small", { width, height }) : "");
-  URL.revokeObjectURL(picture.thumb);
+  if (picture.thumb) URL.revokeObjectURL(picture.thumb);
   Object.assign(picture, { id: upload.id, thumb: at(upload.thumb_url), percent: 100, note, file: null, isSending: false });
   const same = pictures.find((other) => other !== picture && other.id === upload.id);
   if (same && pictures.includes(picture)) {
@@ -238,7 +245,7 @@ function arrive(picture, upload) {
 
 function keep() {
   const come = pictures.filter(({ id }) => id);
-  remember(KEY, JSON.stringify(come.map(({ id, caption, note }) => ({ id, caption, note }))));
+  remember(KEY, JSON.stringify(come.map(({ id, caption, note, isVideo }) => ({ id, caption, note, isVideo }))));
 }
 
 function changed() {

@@ -1,4 +1,5 @@
-// A sample of a training as large as it was kept, beside nothing else; arrows go to the older and the newer ones.
+// A sample of a training as large as it was kept, beside nothing else; arrows go to the older and the newer ones. A video
+// moves here, unless the system asks for less motion.
 
 import { at } from "../core/api.js";
 import { find, focused, setStyles, setText } from "../core/dom.js";
@@ -8,6 +9,7 @@ import { t } from "../core/text.js";
 /** @type {any[]} */
 let samples = []; // newest first
 let place = 0;
+let isMoving = false;
 
 export function mountSample() {
   const dialog = find("lu-sample");
@@ -25,8 +27,9 @@ export function mountSample() {
   });
 }
 
-export function openSample(all, sample) {
+export function openSample(all, sample, { isVideo = false } = {}) {
   samples = all;
+  isMoving = isVideo && !matchMedia("(prefers-reduced-motion: reduce)").matches;
   place = all.indexOf(sample);
   draw();
   find("lu-sample").showModal();
@@ -40,7 +43,7 @@ function turn(step) {
 function draw() {
   const { url, step, prompt, width, height } = samples[place];
   const image = find("lu-sample-picture");
-  image.src = at(url);
+  image.src = at(isMoving ? `${url}?moving=true` : url);
   image.alt = prompt;
   const ratio = width / height;
   const room = `calc(100vw - var(--zoom-side)), calc(80dvh * ${ratio})`;

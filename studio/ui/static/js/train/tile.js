@@ -1,7 +1,9 @@
-// A picture to learn from as a tile: the whole of it, how far it has come, its caption, and what there is to say of it.
+// A picture to learn from as a tile: the whole of it, how far it has come, its caption, and what there is to say of it. A
+// clip plays when it is asked to.
 // Not here: which pictures there are (pictures.js).
 
-import { el, icon, setText } from "../core/dom.js";
+import { at, inputPath } from "../core/api.js";
+import { el, icon, setIcon, setText } from "../core/dom.js";
 import { percent, sentence } from "../core/format.js";
 import { markControl } from "../core/problems.js";
 import { t } from "../core/text.js";
@@ -21,6 +23,7 @@ export function createTile(picture, { write, remove, again, lose }) {
       {},
       el("img", { alt: "", decoding: "async", onerror: () => lose(picture) }),
       el("span.lu-input-state", {}),
+      el("button.lu-icon-button.lu-train-play", { type: "button", hidden: true, onclick: (event) => play(event.currentTarget, picture) }, icon("play")),
       el("button.lu-icon-button", { type: "button", onclick: () => remove(picture), title: t("common.remove") }, icon("close")),
     ),
     el("button.lu-button.lu-train-again", { type: "button", onclick: () => again(picture) }, t("train.again")),
@@ -35,7 +38,10 @@ export function updateTile(tile, { picture, place }) {
   if (picture.thumb && image.getAttribute("src") !== picture.thumb) image.src = picture.thumb;
   setText(tile.querySelector(".lu-input-state"), stateOf(picture));
   tile.dataset.gone = String(picture.isGone);
-  tile.querySelector("button").setAttribute("aria-label", t("train.remove", { place: place + 1 }));
+  const [player, remove] = tile.querySelectorAll(".lu-train-art button");
+  player.hidden = !picture.isVideo || !picture.id;
+  drawPlayer(player, place);
+  remove.setAttribute("aria-label", t("train.remove", { place: place + 1 }));
   const again = tile.querySelector(".lu-train-again");
   again.hidden = !picture.hasFailed;
   again.setAttribute("aria-label", t("common.named", { name: t("train.again"), value: picture.name }));
@@ -47,6 +53,26 @@ export function updateTile(tile, { picture, place }) {
   setText(message, sentence(picture.problem || picture.hasFailed));
   markControl(area, message, isWrong);
   setText(tile.querySelector(".lu-model-note"), picture.note);
+}
+
+/** Silently, for ever, over its still; once more, and it is still again. */
+function play(button, { id }) {
+  const art = button.parentElement;
+  const before = art.querySelector("video");
+  if (before) before.remove();
+  else {
+    const video = el("video", { src: at(inputPath(id)) });
+    Object.assign(video, { muted: true, loop: true, playsInline: true, autoplay: true });
+    art.firstElementChild.after(video);
+  }
+  drawPlayer(button, Number(button.dataset.place));
+}
+
+function drawPlayer(button, place) {
+  const isPlaying = Boolean(button.parentElement.querySelector("video"));
+  button.dataset.place = String(place);
+  setIcon(button, isPlaying ? "pause" : "play");
+  button.setAttribute("aria-label", t(isPlaying ? "train.stopClip" : "train.playClip", { place: place + 1 }));
 }
 
 function stateOf({ id, isGone, hasFailed, percent: done }) {

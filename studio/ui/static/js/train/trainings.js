@@ -11,6 +11,7 @@ import { isShown } from "../core/views.js";
 import { loadLoras } from "../create/loras.js";
 import { actionsOf, useTraining } from "./actions.js";
 import { createCard, updateCard } from "./card.js";
+import { loadChoices } from "./form.js";
 
 const REFRESH_MS = 150; // several events often come at once
 const NEWS_S = 86_400; // how long what failed stands above the form: a night and a day
@@ -111,6 +112,7 @@ export function noteTraining(job) {
 /** One ended while the page looks on: whoever is elsewhere learns of it, and what it learnt can be used at once. */
 export function noteTrainingEnd(job) {
   const name = job.title;
+  if (isShown("train")) loadChoices().catch(() => undefined); // the form is for the next one, which it tells of
   if (job.state === "paused") toast(t("train.paused", { name }));
   else if (job.state === "cancelled") {
     if (job.started_at) toast(t("train.cancelled", { name })); // one that waited leaves the line before everybody's eyes

@@ -1,0 +1,33 @@
+"""Collects what is wrong with the options of one command, so that all of it is told at once."""
+
+from collections.abc import Callable
+from typing import TypeVar
+
+from pipelines.errors import RecipeError
+from pipelines.messages import Message
+
+Found = TypeVar("Found")
+
+
+class Problems:
+    """The problems of a command's options, by their names; the first of each name counts."""
+
+    def __init__(self) -> None:
+        self._found: dict[str, Message] = {}
+
+    def add(self, name: str, text: Message) -> None:
+        self._found.setdefault(name, text)
+
+    def attempt(self, find: Callable[[], Found]) -> Found | None:
+        """Returns what is found, None where that is a RecipeError, whose problems are added."""
+        try:
+            return find()
+        except RecipeError as error:
+            for name, text in error.fields.items():
+                self.add(name, text)
+            return None
+
+    def tell(self) -> None:
+        """Raises RecipeError if there are any."""
+        if self._found:
+            raise RecipeError(self._found)

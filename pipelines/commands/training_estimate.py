@@ -1,0 +1,89 @@
+"""What `train --check` says of time and money: the plan of these steps on this machine, if it was made already.
+
+Nothing is compiled here; where no plan is known, the command that makes one is told.
+"""
+
+import shlex
+from collections.abc import Sequence
+from dataclasses import dataclass
+from typing import Any
+
+from pipelines.commands import options
+from pipelines.commands.known_plans import FLAGS_OF_OTHERS, find_kept, make_question
+from pipelines.models.catalog import Shape
+from pipelines.plan import training, training_report
+from pipelines.plan.topologies import LARGEST_HOST, Topology, find_machine, find_topology
+from pipelines.training.settings import TrainingSettings
+
+
+@dataclass(frozen=True, kw_only=True)
+class TrainingEstimate:
+    """What is known before: `answer` is None where nothing is; `command` asks the TPU compiler.
+
+    `machine` is this one, or where that is no TPU which is known, the one to plan for (not `is_here`).
+    """
+
+    answer: training.TrainingAnswer | None
+    machine: Topology
+    is_here: bool
+    steps: int
+    sizes: int
+    command: str
+
+    def describe(self) -> dict[str, Any]:
+        """Returns it for JSON."""
+        found = None
+        if self.answer is not None:
+            price = self.machine.chip.hourly_price if self.machine.chip else None
+            found = training_report.to_json(self.answer, self.machine, steps=self.steps, chip_price=price)
+        return {"estimate": found, "plan_command": self.command}
+
+    def tell(self) -> list[str]:
+        """Returns it in sentences."""
+        if not self.is_here:
+            return [f"What it would take on a TPU is estimated by its compiler, without one: {self.command}"]
+        if self.answer is None:
+            return [f"What it takes on {self.machine.name} was not planned yet; this does: {self.command}"]
+        price = self.machine.chip.hourly_price if self.machine.chip else None
+        lines = training_report.describe(self.answer, self.machine, steps=self.steps, chip_price=price)
+        if self.sizes > 1:
+            lines.append(
+                f"All {self.sizes} sizes are counted as {self.answer.question.shape}, which most pictures have."
+            )
+        return lines
+
+
+def estimate(
+    settings: TrainingSettings, checked: Any, place: options.DataDirectory, *, kind: str, devices: int
+) -> TrainingEstimate:
+    """Finds the plan for so many devices of this kind, as JAX calls it; `checked` is a training/checks.py Checked."""
+    here = find_machine(kind, devices)
+    machine = here or find_topology(LARGEST_HOST)
+    shape = Shape.parse(next(iter(checked.buckets)))
+    question = make_question(settings, checked.model, machine, shape=shape, batch_size=checked.batch_size)
+    is_planned = here is not None and settings.mesh in (None, f"dp={devices}")
+    return TrainingEstimate(
+        answer=find_kept(question, checked.model, place) if is_planned else None,
+        machine=machine,
+        is_here=here is not None,
+        steps=checked.steps,
+        sizes=len(checked.buckets),
+        command=shlex.join(_write_command(question, settings, machine, steps=checked.steps)),
+    )
+
+
+def _write_command(
+    question: training.TrainingQuestion, settings: TrainingSettings, machine: Topology, *, steps: int
+) -> Sequence[str]:
+    words = ["python", "-m", "pipelines", "plan", "--train", "--model", settings.model, f"--{question.kind}"]
+    words += ["--topology", machine.name, "--shape", question.shape, "--steps", str(steps)]
+    if question.batch_size % (machine.devices * question.accumulate) == 0:
+        words += ["--batch", str(question.batch_size)]
+    for name in ("rank", "accumulate", "remat"):
+        value = getattr(question, name)
+        if value and value != TrainingSettings.model_fields[name].default:
+            words += [f"--{name}", str(value)]
+    for name, value in question.others.items():
+        if name in FLAGS_OF_OTHERS:
+            words += [f"--{name}"] if value is True else [f"--{name}", str(value)]
+    return words

@@ -1,0 +1,206 @@
+"""Videos that people bring, as players show them: upright, with square pixels, on white, in the range of screens.
+
+One is measured by decoding it, and read frame by frame: a large one takes the memory of a frame. Only containers of
+videos are opened, and nothing but the file itself: a playlist under a video's name would have ffmpeg read other files.
+Not here: videos of our own (video.py), GIFs (training/data/clips.py).
+"""
+
+import re
+import subprocess
+import tempfile
+from collections.abc import Iterator
+from dataclasses import dataclass
+from pathlib import Path
+
+import imageio_ffmpeg
+import numpy as np
+
+from pipelines.errors import LumeshError
+from pipelines.files.video import COLOURS
+from pipelines.messages import Message, english, say
+
+MEASURED_S = 150.0  # decoded to measure a video; 1025 frames, the most that are learnt, are 128 s at 8 a second
+PLAIN_CRF = 12  # of what is written anew: x264's loss at it is less than that of most cameras
+CONTAINERS = "mov,matroska,avi,mpeg,mpegvideo,mpegts,asf,flv,ogg,gif,png_pipe,apng,webp_pipe,jpeg_pipe,h264,hevc,m4v"
+HDR_TRANSFERS = ("smpte2084", "arib-std-b67")  # PQ and HLG
+ALPHA_FORMATS = re.compile(r"yuva|rgba|bgra|argb|abgr|gbrap|ya8|ya16")
+ALPHA_DECODERS = {"vp8": "libvpx", "vp9": "libvpx-vp9"}  # ffmpeg's own leave it out
+
+# Pixels of another aspect are made square; what is beyond 4:1 is no aspect, but a damaged header.
+_SQUARE = "scale=w='max(1,round(iw*clip(sar,1/4,4)))':h=ih,setsar=1"
+_UNLACED = "bwdif=mode=send_frame:deint=interlaced"  # leaves frames alone that are not interlaced
+_TO_SDR = (
+    # 203 cd/m2 is the white of screens in HDR (ITU-R BT.2408).
+    "zscale=t=linear:npl=203,format=gbrpf32le,zscale=p=bt709,tonemap=tonemap=mobius:desat=0,"
+    "zscale=t=bt709:m=bt709:r=tv,format=yuv420p"
+)
+_ON_WHITE = (
+    "format=rgba,split[shown][under];[under]drawbox=c=white:t=fill:replace=1[white];"
+    "[white][shown]overlay=format=rgb,format=rgb24"
+)
+_COMPLAINT = re.compile(r"^(?:\[[^]]*@ 0x[0-9a-f]+\] )*\[(?:error|fatal|panic)\] (.*)$", re.MULTILINE)
+
+
+class ForeignVideoError(LumeshError):
+    """A video that cannot be read."""
+
+    title = say("This video cannot be used")
+
+
+@dataclass(frozen=True, kw_only=True)
+class VideoSize:
+    """A video's size as players show it, upright, its length, and `notes` on what of it is not in its frames.
+
+    Of one longer than MEASURED_S the `frames` are estimated.
+    """
+
+    width: int
+    height: int
+    frames: int
+    fps: float
+    notes: tuple[Message, ...] = ()
+
+
+@dataclass(frozen=True, kw_only=True)
+class _Stream:
+    """What a file's first stream of pictures is, and how it is decoded."""
+
+    decoder: tuple[str, ...]
+    has_alpha: bool
+    is_hdr: bool
+
+    @property
+    def notes(self) -> tuple[Message, ...]:
+        notes: list[Message] = []
+        if self.has_alpha:
+            notes.append(say("Its transparent parts lie on white."))
+        if self.is_hdr:
+            notes.append(say("It is in HDR; its colours become those of ordinary screens."))
+        return tuple(notes)
+
+    def list_filters(self) -> list[str]:
+        return [
+            *([_ON_WHITE] if self.has_alpha else []),
+            _UNLACED,
+            *([_TO_SDR] if self.is_hdr else []),
+            _SQUARE,
+        ]
+
+
+def measure_video(file: Path) -> VideoSize:
+    """Reads a video's size, frames and mean frame rate, decoding its first MEASURED_S; raises ForeignVideoError.
+
+    What ffmpeg complains of is damaged.
+    """
+    stream = _open_stream(file)
+    # Frames are counted, since headers of WebM do not say.
+    done = subprocess.run(
+        _command(file, stream, "-t", f"{MEASURED_S:g}")
+        + ["-vf", _SQUARE, "-f", "framehash", "-hash", "adler32", "-fps_mode", "vfr", "-"],
+        capture_output=True,
+        check=False,
+        stdin=subprocess.DEVNULL,
+    )
+    text, complaints = done.stdout.decode("ascii", "replace"), done.stderr.decode("utf-8", "replace")
+    tick = re.search(r"^#tb 0: (\d+)/(\d+)$", text, re.MULTILINE)
+    size = re.search(r"^#dimensions 0: (\d+)x(\d+)$", text, re.MULTILINE)
+    rows = [line.split(",") for line in text.splitlines() if line[:1].isdigit()]
+    if done.returncode or _COMPLAINT.search(complaints) or tick is None or size is None or not rows:
+        raise _refuse(complaints)
+    ticks = int(rows[-1][2]) + max(int(rows[-1][3]), 1) - int(rows[0][2])
+    seconds = ticks * int(tick[1]) / int(tick[2])
+    fps, frames = len(rows) / seconds, len(rows)
+    if seconds > MEASURED_S - 1:
+        frames = max(frames, int(fps * _find_duration_s(complaints)))
+    return VideoSize(width=int(size[1]), height=int(size[2]), frames=frames, fps=fps, notes=stream.notes)
+
+
+def read_frames(file: Path, *, width: int, height: int, fps: float, frames: int) -> Iterator[np.ndarray]:
+    """Yields the first `frames` frames of a video of this size, or what there are, uint8 (height, width, 3).
+
+    Frames are left out or repeated until there are `fps` a second from the first one on. Raises ForeignVideoError.
+    """
+    stream = _open_stream(file)
+    filters = ",".join([*stream.list_filters(), f"fps={fps:g}"])
+    command = _command(file, stream) + [
+        *("-vf", filters, "-frames:v", str(frames), "-fps_mode", "passthrough"),
+        *("-f", "rawvideo", "-pix_fmt", "rgb24", "-"),
+    ]
+    size, count = width * height * 3, 0
+    with tempfile.TemporaryFile() as told:
+        with subprocess.Popen(command, stdout=subprocess.PIPE, stderr=told, stdin=subprocess.DEVNULL) as process:
+            assert process.stdout is not None, "it is a pipe"
+            try:
+                while len(content := process.stdout.read(size)) == size:
+                    count += 1
+                    yield np.frombuffer(content, np.uint8).reshape(height, width, 3)
+            finally:
+                process.kill()
+        told.seek(0)
+        if not count:
+            raise _refuse(told.read().decode("utf-8", "replace"))
+
+
+def write_plain(file: Path, plain: Path, *, most_seconds: float, most_side: int) -> None:
+    """Writes the beginning of a video anew as an MP4 that every browser plays, without sound and what else is told.
+
+    Its longer side has at most `most_side` pixels. Raises ForeignVideoError.
+    """
+    stream = _open_stream(file)
+    fitted = f"scale=w='min(iw,{most_side})':h='min(ih,{most_side})':force_original_aspect_ratio=decrease"
+    fitted += f":force_divisible_by=2:out_color_matrix=bt709:out_range=tv,setsar=1,setparams={COLOURS}"
+    command = _command(file, stream) + [
+        *("-t", f"{most_seconds:g}", "-vf", ",".join([*stream.list_filters(), fitted]), "-fps_mode", "vfr"),
+        *("-c:v", "libx264", "-crf", str(PLAIN_CRF), "-preset", "fast", "-pix_fmt", "yuv420p"),
+        *("-map_metadata", "-1", "-map_chapters", "-1", "-movflags", "+faststart", "-f", "mp4", "-y", str(plain)),
+    ]
+    done = subprocess.run(command, capture_output=True, check=False, stdin=subprocess.DEVNULL)
+    if done.returncode:
+        raise _refuse(done.stderr.decode("utf-8", "replace"))
+
+
+def _find_duration_s(told: str) -> float:
+    """Returns how long a file says that it is; 0 where it does not say."""
+    found = re.search(r"Duration: (\d+):(\d+):([\d.]+)", told)
+    return int(found[1]) * 3600 + int(found[2]) * 60 + float(found[3]) if found else 0.0
+
+
+def _open_stream(file: Path) -> _Stream:
+    """Reads what a file's first stream of pictures is; raises ForeignVideoError where it has none, and OSError."""
+    if not file.stat().st_size:
+        raise ForeignVideoError(say("The file is empty."))
+    done = subprocess.run(_command(file, None), capture_output=True, check=False, stdin=subprocess.DEVNULL)
+    text = done.stderr.decode("utf-8", "replace")
+    streams = re.split(r"^\[info\]   Stream #0:", text, flags=re.MULTILINE)[1:]
+    videos = [one for one in streams if ": Video: " in one.splitlines()[0] and "(attached pic)" not in one]
+    if streams and not videos:
+        raise ForeignVideoError(say("It has no moving pictures, only sound or other things."))
+    if not videos:
+        raise _refuse(text)
+    line, _, rest = videos[0].partition("\n")
+    codec, *fields = re.split(r", (?![^(]*\))", line.partition(": Video: ")[2])
+    name = codec.split()[0]
+    is_marked = re.search(r"^\[info\] +alpha_mode +: 1", rest, re.MULTILINE) is not None and name in ALPHA_DECODERS
+    pixels = fields[0] if fields else ""
+    return _Stream(
+        decoder=("-c:v", ALPHA_DECODERS[name]) if is_marked else (),
+        has_alpha=is_marked or (name != "gif" and ALPHA_FORMATS.match(pixels) is not None),
+        is_hdr=any(transfer in pixels for transfer in HDR_TRANSFERS),
+    )
+
+
+def _command(file: Path, stream: _Stream | None, *limits: str) -> list[str]:
+    """Returns the command that opens a file, and of its pictures those that are no cover."""
+    # Levels stand in front of what it tells, so that complaints are known as such.
+    base = [imageio_ffmpeg.get_ffmpeg_exe(), "-hide_banner", "-nostats", "-v", "level+info", "-nostdin"]
+    opened = ["-protocol_whitelist", "file", "-format_whitelist", CONTAINERS, *limits, "-i", f"file:{file}"]
+    return base + [*(stream.decoder if stream else ())] + opened + (["-map", "0:V:0"] if stream else [])
+
+
+def _refuse(told: str) -> ForeignVideoError:
+    """Returns the error of a file that ffmpeg does not read, with the first of its complaints, which says the most."""
+    complaint = _COMPLAINT.search(told)
+    if complaint is None or "Format not on whitelist" in complaint[1]:
+        return ForeignVideoError(say("It is no video of a kind that is read."))
+    reason = complaint[1].removeprefix("Error opening input: ").strip(" .")
+    return ForeignVideoError(say("It is damaged, or no video: {reason}.", reason=english(reason)))

@@ -1,0 +1,53 @@
+"""Clips over REST, for trainings to learn from; read back as any upload.
+
+Not here: what is in the file (library/uploaded_clips.py).
+"""
+
+import asyncio
+from pathlib import Path
+from typing import Any
+
+from fastapi import APIRouter, Request
+
+from pipelines.messages import say
+from studio.api.answers import library as library_answers
+from studio.api.answers.errors import refuses
+from studio.api.upload_body import FILE_BODY, receive_into
+from studio.api.visitor import Visitor
+from studio.library import uploaded_clips
+from studio.library.arrivals import arrive
+from studio.library.uploaded_clips import MAX_BYTES, ClipError, ClipTooLargeError
+
+router = APIRouter(tags=["uploads"])
+
+
+@router.post(
+    "/clips",
+    status_code=201,
+    openapi_extra=FILE_BODY,
+    response_model=library_answers.Upload,
+    responses=refuses(413, 429),
+)
+async def create_clip(request: Request, visit: Visitor) -> dict[str, Any]:
+    """Stores a video of at most 300 MB to learn from; the body is the file itself. Deleted after a day if unused.
+
+    It is written anew as an MP4 without sound, at most 15 s and 1920 px long, upright and with square pixels; `notes`
+    say what was changed. Its `url` and `thumb_url` are those of an upload. 413 when it is too large, 422 when it is no
+    video, 429 when you have too many unused uploads.
+    """
+    studio = visit.studio
+    folder = studio.settings.uploads_dir
+    too_large = ClipTooLargeError(say("It has more than {size} MB.", size=MAX_BYTES // 1_000_000))
+    with arrive(folder, refuse=lambda detail, advice: ClipError(detail, advice=advice)) as file:
+        await receive_into(request, file, limit=MAX_BYTES, too_large=too_large)
+        file.flush()
+        async with studio.upload_turn:
+            upload = await asyncio.to_thread(
+                uploaded_clips.add,
+                studio.database,
+                folder,
+                Path(file.name),
+                owner=visit.owner,
+                quota=studio.upload_quota,
+            )
+    return upload.to_json()

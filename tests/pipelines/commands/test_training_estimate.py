@@ -1,0 +1,68 @@
+"""`train --check` says what is known of time and money on this machine, or which command estimates it."""
+
+import json
+from pathlib import Path
+from types import SimpleNamespace
+from typing import Any
+
+import pytest
+
+from pipelines.__main__ import main
+from pipelines.commands.options import DataDirectory
+from pipelines.commands.training_estimate import estimate
+from pipelines.models.catalog import load_catalog
+from pipelines.plan.topologies import SLICES, TOPOLOGIES, find_machine
+from pipelines.training.settings import TrainingSettings
+from tests.pipelines.training.zorb import make
+
+
+def ask(tmp_path: Path, *, devices: int = 8, buckets: dict[str, int] | None = None, **settings: Any) -> Any:
+    checked: Any = SimpleNamespace(
+        model=load_catalog().get("flux2-klein-4b"), batch_size=8, steps=400, buckets=buckets or {"1024x1024": 12}
+    )
+    asked = TrainingSettings(model="flux2-klein-4b", lora=True, **settings)
+    return estimate(asked, checked, DataDirectory(data_dir=tmp_path), kind="TPU v6 lite", devices=devices)
+
+
+def test_a_plan_that_ships_is_told_with_the_steps_of_this_training(tmp_path: Path) -> None:
+    said = " ".join(ask(tmp_path).tell())
+    assert "Estimated by the TPU compiler, nothing was run: 0.257 s a step, 400 steps in 1.7 min, 0.62 US" in said
+    assert ask(tmp_path).describe()["estimate"]["steps"] == 400
+    assert "counted as 1024x1024" in ask(tmp_path, buckets={"1024x1024": 8, "768x1344": 4}).tell()[-1]
+
+
+@pytest.mark.parametrize("settings", [{"rank": 8}, {"ema": 0.99}, {"mesh": "dp=4"}, {"devices": 4}, {"remat": "full"}])
+def test_a_plan_is_not_told_for_other_settings_or_machines(tmp_path: Path, settings: dict[str, Any]) -> None:
+    found = ask(tmp_path, **settings)
+    assert found.describe()["estimate"] is None
+    (said,) = found.tell()
+    assert "was not planned yet; this does: python -m pipelines plan --train" in said
+
+
+def test_the_command_asks_for_the_same_training(tmp_path: Path) -> None:
+    command = ask(tmp_path, rank=8, optimizer="lion", convolutions=True, buckets={"512x512": 1}).command
+    assert command == (
+        "python -m pipelines plan --train --model flux2-klein-4b --lora --topology v6e-8 --shape 512x512 --steps 400 "
+        "--batch 8 --rank 8 --optimizer lion --convolutions"
+    )
+
+
+def test_machines_are_known_by_what_jax_calls_their_devices() -> None:
+    assert find_machine("TPU v6 lite", 8) is TOPOLOGIES["v6e-8"]
+    assert find_machine("TPU v5", 32) is SLICES["v5p-64"]
+    assert find_machine("TPU7x", 8) is TOPOLOGIES["v7x-8"]
+    assert find_machine("cpu", 8) is None
+    assert find_machine("TPU v6 lite", 3) is None
+
+
+def test_checking_on_a_cpu_names_the_command(
+    short_dir: Path, tmp_path: Path, capsys: pytest.CaptureFixture[str]
+) -> None:
+    data = make(tmp_path / "zorb", count=2, side=64)
+    words = ["train", "tiny", "--lora", "--data", str(data), "--data-dir", str(short_dir), "--check", "--allow-cpu"]
+    assert main([*words, "--json"]) == 0
+    (plan,) = map(json.loads, capsys.readouterr().out.splitlines())
+    assert plan["event"] == "plan" and plan["estimate"] is None
+    assert "plan --train --model tiny --lora --topology v6e-8 --shape 64x64" in plan["plan_command"]
+    assert main(words) == 0
+    assert "What it would take on a TPU is estimated by its compiler" in capsys.readouterr().err

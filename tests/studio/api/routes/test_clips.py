@@ -1,0 +1,132 @@
+"""Clips over REST: written anew without what tells more, for their owner's trainings of models of videos alone."""
+
+import subprocess
+from collections.abc import Callable
+from pathlib import Path
+from typing import Any
+
+import imageio_ffmpeg
+import pytest
+from fastapi.testclient import TestClient
+
+from pipelines.files.foreign_video import measure_video
+from studio.library import uploaded_clips
+from studio.library.uploaded_clips import MAX_BYTES
+from studio.worker.learning import Learnt, Lesson
+from studio.worker.loop import Worker
+
+URL = "/api/v1/clips"
+Film = Callable[..., bytes]
+
+
+@pytest.fixture
+def film(tmp_path: Path) -> Film:
+    """Films a test card, as a phone does: with its sound, and where it was."""
+
+    def film(*options: str, seconds: float = 1.0, size: str = "96x64") -> bytes:
+        file = tmp_path / "film.mp4"
+        card, sound = f"testsrc2=s={size}:r=10:d={seconds}", f"sine=d={seconds}"
+        command = [
+            imageio_ffmpeg.get_ffmpeg_exe(),
+            "-v",
+            "error",
+            "-f",
+            "lavfi",
+            "-i",
+            card,
+            "-f",
+            "lavfi",
+            "-i",
+            sound,
+        ]
+        coded = ("-c:v", "libx264", "-pix_fmt", "yuv420p", "-c:a", "aac", "-metadata", "location=+48.85+002.29/")
+        subprocess.run([*command, *coded, *options, "-y", str(file)], check=True)
+        return file.read_bytes()
+
+    return film
+
+
+def bring(client: TestClient, content: bytes) -> Any:
+    return client.post(URL, content=content, headers={"Content-Type": "video/mp4"})
+
+
+def test_a_clip_comes_back_as_its_frames_alone(client: TestClient, film: Film, tmp_path: Path) -> None:
+    content = film()
+    assert b"loci" in content
+    answer = bring(client, content)
+    assert answer.status_code == 201
+    clip = answer.json()
+    assert (clip["width"], clip["height"], clip["frames"], clip["notes"]) == (96, 64, 10, [])
+    kept = client.get(clip["url"])
+    assert kept.headers["content-type"] == "video/mp4"
+    assert b"loci" not in kept.content and b"mp4a" not in kept.content
+    assert client.get(clip["thumb_url"]).headers["content-type"] == "image/webp"
+    assert bring(client, content).json()["id"] == clip["id"], "the same again is the same clip"
+
+
+def test_what_no_training_learns_is_not_kept_which_is_told(
+    client: TestClient, film: Film, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr(uploaded_clips, "KEPT_S", 2.0)
+    monkeypatch.setattr(uploaded_clips, "KEPT_SIDE_PX", 64)
+    clip = bring(client, film(seconds=4)).json()
+    assert clip["notes"] == ["Of its 4 s the first 2 are kept."]
+    (tmp_path / "kept.mp4").write_bytes(client.get(clip["url"]).content)
+    size = measure_video(tmp_path / "kept.mp4")
+    assert (size.width, size.height, size.frames) == (64, 42, 20)
+
+
+@pytest.mark.parametrize("content", [b"", b"hello", b"ffconcat version 1.0\nfile /etc/hostname\n"])
+def test_what_is_no_video_is_refused_and_leaves_nothing(client: TestClient, settings: Any, content: bytes) -> None:
+    answer = bring(client, content)
+    assert answer.status_code == 422
+    assert answer.json()["error"]["title"] == "This video cannot be used"
+    assert not [*settings.uploads_dir.iterdir()]
+
+
+def test_a_single_frame_is_a_picture(client: TestClient, film: Film) -> None:
+    answer = bring(client, film("-frames:v", "1"))
+    assert (answer.status_code, answer.json()["error"]["detail"]) == (422, "It has a single frame.")
+
+
+def test_a_clip_of_too_many_bytes_is_refused_before_it_comes(client: TestClient) -> None:
+    answer = client.post(URL, content=b"x", headers={"Content-Length": str(MAX_BYTES + 1)})
+    assert answer.status_code == 413
+
+
+def test_a_model_of_videos_learns_clips_and_pictures(
+    client: TestClient, worker: Worker, film: Film, upload: Callable[..., str]
+) -> None:
+    clip = bring(client, film()).json()["id"]
+    pictures = [{"id": clip, "caption": "A card"}, {"id": upload(), "caption": "Red"}]
+    asked = {"model": "demo-wan", "name": "card", "pictures": pictures, "steps": 2, "preserve": False}
+    answer = client.post("/api/v1/trainings", json=asked)
+    assert answer.status_code == 201
+    seen: list[str] = []
+    usual = worker.learn
+
+    def learn(lesson: Lesson) -> Learnt:
+        seen.extend(sorted(file.name for file in Path(lesson.settings.data[0]).iterdir()))
+        return usual(lesson)
+
+    worker.learn = learn
+    worker.run_next()
+    assert seen == ["0000.mp4", "0000.txt", "0001.png", "0001.txt"]
+    done = client.get(f"/api/v1/trainings/{answer.json()['id']}").json()
+    assert done["job"]["state"] == "done"
+    assert [one["is_video"] for one in done["pictures"]] == [True, False]
+    still, moving = (client.get(done["samples"][-1]["url"], params=one) for one in ({}, {"moving": True}))
+    assert still.content != moving.content, "all of it, not its middle frame"
+
+    made = client.get("/api/v1/outputs").json()["outputs"][0]["id"]
+    again = asked | {"name": "again", "pictures": [{"id": made, "caption": "A card"}]}
+    assert client.post("/api/v1/trainings", json=again).status_code == 201, "what was made here is a clip, too"
+
+
+def test_a_clip_is_nothing_for_a_model_of_pictures(client: TestClient, film: Film) -> None:
+    clip = bring(client, film()).json()["id"]
+    asked = {"model": "demo-sdxl", "name": "card", "pictures": [{"id": clip, "caption": "A card"}]}
+    fields = client.post("/api/v1/trainings", json=asked).json()["error"]["fields"]
+    assert "is a video" in fields["pictures.0.id"]
+    recipe = {"model": "flux2-klein-4b", "prompt": "A card", "images": [clip]}
+    assert client.post("/api/v1/jobs", json=recipe).status_code == 422
