@@ -10,6 +10,7 @@ from collections.abc import Sequence
 from dataclasses import replace
 from typing import Any
 
+from pipelines.errors import ModelError
 from pipelines.messages import Message, say
 from pipelines.models.model import Model
 from pipelines.program_sets import ProgramSet
@@ -108,12 +109,13 @@ def withdraw(visit: Visit, job_ids: Sequence[str]) -> None:
 def retry(visit: Visit, job_id: str) -> Job:
     """Queues a failed, cancelled, interrupted or paused job again under its own id; raises JobStateError for others.
 
-    A training goes on from its last state.
+    A training goes on from its last state, with the model that it learns from: JobStateError where that is gone.
     """
     job = visit.get_job(job_id)
     if job.kind == TRAIN:
         visit.require_trainer()
         visit.get_training(job_id)  # it may have been deleted
+        _require_base(visit, job)
     _admit(visit, [job.recipe])
     queue.retry(visit.database, job_id, quota=_quota(visit))
     return visit.get_job(job_id)
@@ -170,6 +172,18 @@ def _require_recipe(job: Job) -> Job:
             advice=say("Ask for another training; POST /api/v1/trainings says how."),
         )
     return job
+
+
+def _require_base(visit: Visit, job: Job) -> None:
+    """Raises JobStateError for a training whose model is not here any more."""
+    try:
+        visit.studio.catalog.get(job.recipe.model)
+    except ModelError as error:
+        raise JobStateError(
+            say("The model {model}, which {name} learns from, is not here any more, or cannot be used.",
+                model=repr(job.recipe.model), name=job.title),
+            advice=say("Put it back under this name to go on, or use its pictures to train another model."),
+        ) from error  # fmt: skip
 
 
 def _admit(visit: Visit, recipes: Sequence[Recipe]) -> None:

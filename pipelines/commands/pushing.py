@@ -29,8 +29,11 @@ def open_hub(token: str | None) -> HfApi:
     return HfApi(token=found)
 
 
-def check_push(repo: str, hub: Any) -> None:
-    """Raises RecipeError where an upload to this repository cannot work, as far as the hub tells before."""
+def check_push(repo: str, hub: Any) -> str:
+    """Returns the repository's whole name, with its owner.
+
+    Raises RecipeError where an upload to it cannot work, as far as the hub tells before.
+    """
     try:
         validate_repo_id(repo)
     except HFValidationError as error:
@@ -53,6 +56,7 @@ def check_push(repo: str, hub: Any) -> None:
         raise RecipeError(
             {"hub_model_id": english(f"{owner} is neither the token's user nor an organisation of theirs: {owners}")}
         )
+    return repo if slash else f"{user.get('name')}/{repo}"
 
 
 def push(files: Sequence[Path], repo: str, card: str, hub: Any) -> None:

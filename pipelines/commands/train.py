@@ -148,7 +148,7 @@ def _train(
     hub = repo = None
     if settings.push_to_hub and hosts.is_leader():
         hub, repo = open_hub(settings.hub_token), settings.hub_model_id or checked.name
-        check_push(repo, hub)
+        settings = settings.model_copy(update={"hub_model_id": check_push(repo, hub)})  # which its card names
     if settings.full and settings.output is None and hosts.is_leader():
         check_id(place.catalog, place.data_dir / "models" / checked.name)
     if settings.output is None and hosts.is_leader():

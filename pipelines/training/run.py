@@ -8,7 +8,7 @@ import functools
 import json
 import shutil
 import time
-from collections.abc import Mapping, Sequence
+from collections.abc import Mapping
 from contextlib import suppress
 from dataclasses import dataclass, replace
 from pathlib import Path
@@ -18,16 +18,14 @@ import jax
 import jax.numpy as jnp
 
 from pipelines import registry
-from pipelines.errors import ModelError, RecipeError
-from pipelines.families.trainable import Denoiser
 from pipelines.messages import english
-from pipelines.models.catalog import Model, Shape
+from pipelines.models.catalog import Shape
 from pipelines.runtime.devices import hosts
 from pipelines.runtime.devices.mesh import build_mesh, build_own_mesh
 from pipelines.runtime.programs.compiled import counter
 from pipelines.runtime.weights.components import choose_dtype, read_json
-from pipelines.runtime.weights.hub import find_revision, locate
-from pipelines.stages import OnProgress, Progress
+from pipelines.runtime.weights.hub import find_revision
+from pipelines.stages import OnProgress
 from pipelines.training.checks import Checked, check_training
 from pipelines.training.data.cache import Cache
 from pipelines.training.data.encoder import PictureReader, TextReader
@@ -37,7 +35,7 @@ from pipelines.training.data.prior import FOLDER, PriorMaker
 from pipelines.training.data.rows import RowSource
 from pipelines.training.data.trainings import SETTINGS, is_training
 from pipelines.training.engine import placement
-from pipelines.training.engine.denoiser import Origin, choose_denoisers
+from pipelines.training.engine.denoiser import Origin, choose_denoisers, find_denoisers
 from pipelines.training.engine.learning import BORROWED, Learning, list_facts_of
 from pipelines.training.engine.loop import OnEvent, Stop
 from pipelines.training.engine.objective import predict_as_asked
@@ -113,7 +111,7 @@ def _train(
         mesh=mesh,
         on_progress=on_progress,
         files=architecture.read_files(model),
-        denoisers=_find_denoisers(settings, model, learner.list_denoisers(folder, scheduler_config), on_progress),
+        denoisers=find_denoisers(settings, model, learner.list_denoisers(folder, scheduler_config), on_progress),
     )
     chosen = choose_denoisers(learner.list_denoisers(folder, scheduler_config), settings)
 
@@ -188,26 +186,6 @@ def _train(
         seconds=time.monotonic() - started,
         compiles=counter.compiled - compiles,
     )
-
-
-def _find_denoisers(
-    settings: TrainingSettings, model: Model, known: Sequence[Denoiser], on_progress: OnProgress
-) -> Path | None:
-    """Returns the folder of the revision that the denoisers are taken from, downloaded; None for the model's own.
-
-    Raises RecipeError where the hub has no such revision, or cannot be asked.
-    """
-    if settings.non_ema_revision is None:
-        return None
-    other = replace(model, revision=settings.non_ema_revision, variant=settings.variant or "")
-    try:
-        return locate(
-            other,
-            components=tuple(one.component for one in known),
-            on_bytes=lambda done, total: on_progress(Progress(phase="downloading", done=done, total=total)),
-        )
-    except ModelError as error:
-        raise RecipeError({"non_ema_revision": error.detail}) from error
 
 
 def _tell_absent(base: Path, on_event: OnEvent) -> None:

@@ -19,8 +19,12 @@ from pipelines.training.place import MARK, Place
 from pipelines.training.settings import FLAGS, TrainingSettings
 from pipelines.training.start import hash_start
 
-OWN = {"hub_token", "data", "output", "profile", "model", "start_from", "validate_with", "prior_prompts"}
-"""Settings that each host may have otherwise: secrets, and places of its own, of which what is in them is compared."""
+OWN = {
+    *("hub_token", "hub_model_id", "data", "output", "profile"),
+    *("model", "start_from", "validate_with", "prior_prompts"),
+}
+"""Settings that each host may have otherwise: secrets, what the first one uploads to, and places of its own, of which
+what is in them is compared."""
 SEEN_S = 3.0
 """How long a file that one host has written may take to be seen on another."""
 

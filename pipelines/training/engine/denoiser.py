@@ -7,8 +7,8 @@ then frozen, in the dtype that is computed in, and only the LoRA's learn, in fp3
 import functools
 import math
 import re
-from collections.abc import Callable, Mapping
-from dataclasses import dataclass, field
+from collections.abc import Callable, Mapping, Sequence
+from dataclasses import dataclass, field, replace
 from pathlib import Path
 from typing import Any
 
@@ -21,6 +21,7 @@ from jax.sharding import Mesh, NamedSharding, PartitionSpec
 from peft import LoraConfig
 from peft.tuners.tuners_utils import BaseTunerLayer
 
+from pipelines.errors import ModelError, RecipeError
 from pipelines.families.trainable import Denoiser, Learner
 from pipelines.models.catalog import Model
 from pipelines.runtime.bridge.modules import TracedModule, name_products
@@ -28,9 +29,10 @@ from pipelines.runtime.devices import hosts
 from pipelines.runtime.devices.memory import find_limit
 from pipelines.runtime.devices.sharding import STACK, Rules
 from pipelines.runtime.weights.components import choose_dtype, load_component
+from pipelines.runtime.weights.hub import locate
 from pipelines.runtime.weights.resolve import split_layers
 from pipelines.runtime.weights.single_file import StoredComponent
-from pipelines.stages import OnProgress
+from pipelines.stages import OnProgress, Progress
 from pipelines.training.engine import pieces, placement
 from pipelines.training.engine.adapters import (
     ADAPTER,
@@ -97,6 +99,26 @@ def choose_denoisers(known: tuple[Denoiser, ...], settings: TrainingSettings) ->
     if len(known) == 1 or settings.expert in (None, "both"):
         return known
     return known[:1] if settings.expert == "high" else known[1:]
+
+
+def find_denoisers(
+    settings: TrainingSettings, model: Model, known: Sequence[Denoiser], on_progress: OnProgress
+) -> Path | None:
+    """Returns the folder of the revision that the denoisers are taken from, downloaded; None for the model's own.
+
+    Raises RecipeError where the hub has no such revision, or cannot be asked.
+    """
+    if settings.non_ema_revision is None:
+        return None
+    other = replace(model, revision=settings.non_ema_revision, variant=settings.variant or "")
+    try:
+        return locate(
+            other,
+            components=tuple(one.component for one in known),
+            on_bytes=lambda done, total: on_progress(Progress(phase="downloading", done=done, total=total)),
+        )
+    except ModelError as error:
+        raise RecipeError({"non_ema_revision": error.detail}) from error
 
 
 def build_module(origin: Origin, denoiser: Denoiser, settings: TrainingSettings) -> LearningModule:

@@ -45,6 +45,7 @@ from pipelines.training.results.card import write_card
 from pipelines.training.results.facts import list_facts
 from pipelines.training.results.model_folder import write_model
 from pipelines.training.results.report import Report
+from pipelines.training.results.room import tell_room
 from pipelines.training.results.samples import Sampler
 from pipelines.training.results.state import StateFolder
 from pipelines.training.settings import TrainingSettings
@@ -132,6 +133,8 @@ class Learning:
                             "that of step {done}. For fewer steps, choose another output folder.",
                             done=first, steps=self.checked.steps)
                     )  # fmt: skip
+            if (text := tell_room(state, place.output)) is not None:
+                self._note(text)
             mesh = self.origin.mesh
             frozen = load_frozen(self.origin, self.denoiser, built, dtype=choose_compute_dtype(settings, mesh))
             step = Steps(

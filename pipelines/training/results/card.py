@@ -8,6 +8,7 @@ import json
 import re
 from collections.abc import Mapping
 
+from pipelines.loras.files import SUFFIX
 from pipelines.models.model import Model
 from pipelines.training.checks import Checked
 from pipelines.training.settings import TrainingSettings
@@ -41,8 +42,7 @@ def write_card(settings: TrainingSettings, checked: Checked, *, steps: int) -> s
         "",
         f"# {checked.name}",
         "",
-        f"{'A LoRA' if settings.lora else 'A fine-tuned model'} of {model.title}, trained with Lumesh."
-        + (f" It learnt from `{start.repo}`." if start.repo != model.repo else ""),
+        f"{_name_kind(settings, model, start)}, trained with Lumesh.",
         *(["", f"Trigger words: `{settings.trigger}`"] if settings.trigger else []),
         *_show_use(settings, checked, base=base, name=name),
         "",
@@ -53,6 +53,12 @@ def write_card(settings: TrainingSettings, checked: Checked, *, steps: int) -> s
         *(f"| {title} | {value} |" for title, value in _list_numbers(settings, checked, steps=steps).items()),
     ]
     return "\n".join(parts) + "\n"
+
+
+def _name_kind(settings: TrainingSettings, model: Model, start: Model) -> str:
+    if settings.lora:
+        return f"A LoRA of {model.title}" + (f" that learnt from `{start.repo}`" if start.repo != model.repo else "")
+    return f"A fine-tuned model of {f'`{start.repo}`' if start.repo != model.repo else model.title}"
 
 
 def _describe_licence(licence: str) -> dict[str, str]:
@@ -70,8 +76,8 @@ def _show_use(settings: TrainingSettings, checked: Checked, *, base: str, name: 
     if settings.lora and (not base or settings.lora_format == "kohya" or _has_experts(model)):
         return []
     taken = base if settings.lora else name
-    learnt = [f'pipeline.load_lora_weights("{name}", weight_name="{checked.name}.safetensors")']
-    prompt = json.dumps(next(iter(settings.sample), settings.trigger or "..."), ensure_ascii=False)
+    learnt = [f"pipeline.load_lora_weights({_quote(name)}, weight_name={_quote(checked.name + SUFFIX)})"]
+    prompt = _quote(next(iter(settings.sample), settings.trigger or "..."))
     made = f"video = pipeline({prompt}).frames[0]" if model.is_video else f"image = pipeline({prompt}).images[0]"
     return [
         "",
@@ -79,11 +85,16 @@ def _show_use(settings: TrainingSettings, checked: Checked, *, base: str, name: 
         "import torch",
         "from diffusers import DiffusionPipeline",
         "",
-        f'pipeline = DiffusionPipeline.from_pretrained("{taken}", torch_dtype=torch.bfloat16)',
+        f"pipeline = DiffusionPipeline.from_pretrained({_quote(taken)}, torch_dtype=torch.bfloat16)",
         *(learnt if settings.lora else []),
         made,
         "```",
     ]
+
+
+def _quote(text: str) -> str:
+    """Returns a text as Python has it."""
+    return json.dumps(text, ensure_ascii=False)
 
 
 def _has_experts(model: Model) -> bool:

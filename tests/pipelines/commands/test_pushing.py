@@ -50,9 +50,9 @@ def _answer(status: int) -> HfHubHTTPError:
     return HfHubHTTPError("no", response=httpx.Response(status, request=httpx.Request("GET", "https://hf.co")))
 
 
-@pytest.mark.parametrize("repo", ["corgi", "me/corgi", "ours/corgi"])
-def test_what_can_be_uploaded_is_not_refused(repo: str) -> None:
-    check_push(repo, Hub())
+@pytest.mark.parametrize(("repo", "whole"), [("corgi", "me/corgi"), ("me/corgi",) * 2, ("ours/corgi",) * 2])
+def test_what_can_be_uploaded_is_not_refused(repo: str, whole: str) -> None:
+    assert check_push(repo, Hub()) == whole
 
 
 @pytest.mark.parametrize(

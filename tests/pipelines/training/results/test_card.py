@@ -37,6 +37,7 @@ def test_of_all_weights_the_base_is_the_repository_that_they_were_taken_from(dat
         "finetune",
     )
     assert (fields["license"], fields["license_name"]) == ("other", "flux-non-commercial-license")
+    assert "A fine-tuned model of `black-forest-labs/FLUX.2-klein-base-9B`, trained" in text
     assert 'from_pretrained("me/zorb"' in text and "load_lora_weights" not in text
 
 
@@ -46,7 +47,7 @@ def test_of_a_lora_the_base_is_the_model_that_it_is_used_on(data: Path) -> None:
     assert (fields["base_model"], fields["base_model_relation"]) == (klein.repo, "adapter")
     assert (fields["license"], fields["instance_prompt"], fields["tags"]) == ("apache-2.0", 'a "zorb"', ["lora"])
     assert f'from_pretrained("{klein.repo}"' in text and 'weight_name="zorb.safetensors"' in text
-    assert "It learnt from `black-forest-labs/FLUX.2-klein-base-4B`." in text
+    assert "A LoRA of FLUX.2 klein 4B that learnt from `black-forest-labs/FLUX.2-klein-base-4B`, trained" in text
     assert "| rank | 8, alpha 8 |" in text and "| steps | 7, of 2 each |" in text and "| pictures | 3: " in text
 
 

@@ -21,10 +21,11 @@ from pipelines.registry import find_learner
 from pipelines.runtime.devices.mesh import build_mesh
 from pipelines.stages import ignore_progress
 from pipelines.training.engine.denoiser import Origin
+from pipelines.training.engine.step import TrainState
 from pipelines.training.place import Place
 from pipelines.training.results.export import NotFiniteError
 from pipelines.training.results.model_folder import UnwrittenError, list_absent, write_model
-from pipelines.training.results.room import check_room
+from pipelines.training.results.room import check_room, tell_room
 
 ABSENT = {
     "safety_checker": ["stable_diffusion", "StableDiffusionSafetyChecker"],
@@ -165,3 +166,10 @@ def test_a_disk_without_room_for_the_result_is_found_before_anything_is_learnt(b
     (place.output / "vae" / "diffusion_pytorch_model.safetensors").touch()
     os.truncate(place.output / "vae" / "diffusion_pytorch_model.safetensors", 2**43)  # it is there, and is replaced
     check_room(origin, place, learning, "fp32")
+
+
+def test_a_state_that_the_disk_has_no_room_for_is_told(tmp_path: Path) -> None:
+    weight = np.zeros(2, np.float32)
+    assert tell_room(TrainState(np.zeros(()), {"a": weight}, (), {}), tmp_path) is None
+    huge = np.broadcast_to(weight[:1], (2**42,))  # which takes four bytes here
+    assert "a stop would lose what is learnt" in str(tell_room(TrainState(np.zeros(()), {"a": huge}, (), {}), tmp_path))

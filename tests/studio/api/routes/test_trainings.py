@@ -111,7 +111,7 @@ def test_a_training_ends_in_a_lora_that_the_list_shows_and_samples_that_can_be_m
     assert again.status_code == 201, again.text
 
 
-def test_a_trainings_numbers_stay_what_they_were_when_its_model_is_gone(
+def test_a_trainings_numbers_stay_when_its_model_is_gone_and_it_does_not_go_on(
     client: TestClient, database: Database, ask: Ask
 ) -> None:
     job_id = ask(steps=None, strength="gentle")
@@ -120,6 +120,10 @@ def test_a_trainings_numbers_stay_what_they_were_when_its_model_is_gone(
     with database.write() as tx:
         tx.execute("UPDATE jobs SET recipe = json_set(recipe, '$.model', 'gone') WHERE id = ?", (job_id,))
     assert look(client, job_id)["numbers"] == before
+    client.delete(f"/api/v1/jobs/{job_id}")
+    refused = client.post(f"/api/v1/trainings/{job_id}/continue")
+    assert (refused.status_code, look(client, job_id)["job"]["state"]) == (409, "cancelled")
+    assert "'gone', which zorb learns from, is not here any more" in refused.json()["error"]["detail"]
 
 
 def test_the_second_experts_curve_goes_on_where_the_firsts_ended_over_a_pause_too(
