@@ -17,7 +17,7 @@ from pydantic.fields import FieldInfo
 from pipelines.commands import options
 from pipelines.errors import ModelError, RecipeError
 from pipelines.messages import english
-from pipelines.models.catalog import Catalog, Model, open_model
+from pipelines.models.catalog import Catalog, Model, find_folder, open_model
 from pipelines.models.fingerprints import find_configs
 from pipelines.runtime.devices import hosts
 from pipelines.training.results.installing import check_targets, install
@@ -130,7 +130,9 @@ def _train(
     from pipelines.commands.training_terminal import TrainingTerminal
     from pipelines.training.checks import check_training
     from pipelines.training.engine.loop import Stop, stopping_on_signals
+    from pipelines.training.engine.objective import predict_as_asked
     from pipelines.training.place import Place
+    from pipelines.training.run import check_states
     from pipelines.training.run import train as run
     from pipelines.training.together import compare_hosts
 
@@ -147,6 +149,12 @@ def _train(
     terminal.tell_plan()
     if check:
         compare_hosts(settings, checked)
+        start = predict_as_asked(
+            checked.model.choose_start(revision=settings.revision, variant=settings.variant), settings
+        )
+        folder = find_folder(start)
+        if folder is not None:  # else it is found when its files are here
+            check_states(settings, checked, start, folder, output=output)
         if hosts.is_leader():
             options.try_folder("output", output)
         return

@@ -7,7 +7,7 @@ got wrong is found by `check` before a weight is read.
 import functools
 import json
 import time
-from collections.abc import Mapping, Sequence
+from collections.abc import Sequence
 from contextlib import suppress
 from dataclasses import dataclass, replace
 from pathlib import Path
@@ -18,7 +18,7 @@ import jax.numpy as jnp
 
 from pipelines import registry
 from pipelines.families.trainable import Denoiser
-from pipelines.models.catalog import Shape
+from pipelines.models.catalog import Model, Shape
 from pipelines.runtime.devices import hosts
 from pipelines.runtime.devices.mesh import build_mesh, build_own_mesh
 from pipelines.runtime.programs.compiled import counter
@@ -97,8 +97,6 @@ def _train(
     place, note = find_common_folder(place)
     if note is not None:
         on_event({"event": "note", "text": note})
-    if hosts.is_leader():
-        (place.output / "settings.json").write_text(settings.model_dump_json(indent=1, exclude={"hub_token"}), "utf-8")
     architecture: Any = registry.find_architecture(model)
     origin = Origin(
         model=model,
@@ -109,9 +107,9 @@ def _train(
         files=architecture.read_files(model),
     )
     chosen = choose_denoisers(learner.list_denoisers(folder, scheduler_config), settings)
-    for denoiser in chosen:
-        facts = list_facts_of(settings, checked, origin, denoiser, scheduler_config=scheduler_config)
-        _refuse_strange_state(place.output / f"state{denoiser.ending}", facts, is_whole=not checked.prior_prompts)
+    check_states(settings, checked, model, folder, output=place.output)
+    if hosts.is_leader():
+        (place.output / "settings.json").write_text(settings.model_dump_json(indent=1, exclude={"hub_token"}), "utf-8")
     for note in list_too_long(
         checked.examples, model, trigger=settings.trigger or "", write_prompt=learner.write_prompt
     ):  # now that its tokenizer is here
@@ -165,15 +163,25 @@ def _train(
     )
 
 
-def _refuse_strange_state(folder: Path, facts: Mapping[str, Any], *, is_whole: bool) -> None:
-    """Raises RecipeError for the state of another training before anything is encoded, which may take hours.
+def check_states(settings: TrainingSettings, checked: Checked, model: Model, folder: Path, *, output: Path) -> None:
+    """Raises RecipeError for the states of another training before anything is encoded, which may take hours.
 
-    Without `is_whole` prior pictures are still to be made, and what all of the data is will be known then.
+    `model` learns, and lies in `folder`. Where prior pictures are still to be made, what all of the data is will be
+    known then.
     """
-    found = hosts.agree("the newest state's facts", read_facts(folder))
-    asked = {name: value for name, value in facts.items() if is_whole or name not in ("data", "prior")}
-    if found is not None:
-        refuse_differences(found, json.loads(json.dumps(asked)), folder.parent)
+    learner = registry.find_learner(model)
+    scheduler_config = read_json(folder / "scheduler" / "scheduler_config.json") | dict(model.scheduler_changes)
+    for denoiser in choose_denoisers(learner.list_denoisers(folder, scheduler_config), settings):
+        place = output / f"state{denoiser.ending}"
+        found = hosts.agree("the newest state's facts", read_facts(place))
+        if found is None:
+            continue
+        facts = list_facts_of(
+            settings, checked, denoiser, model=model, learner=learner, scheduler_config=scheduler_config, dtype=""
+        )
+        later = {"data", "prior"} if checked.prior_prompts else set[str]()
+        asked = {name: value for name, value in facts.items() if name not in later}
+        refuse_differences(found, json.loads(json.dumps(asked)), output)
 
 
 def _add_prior(

@@ -14,9 +14,9 @@ from typing import Any
 
 import numpy as np
 
-from pipelines.families.trainable import Denoiser
+from pipelines.families.trainable import Denoiser, Learner
 from pipelines.messages import Message, say
-from pipelines.models.catalog import Shape
+from pipelines.models.catalog import Model, Shape
 from pipelines.runtime.devices import hosts
 from pipelines.runtime.programs.aot_packs import Packs
 from pipelines.training.checks import Checked
@@ -53,18 +53,19 @@ VALIDATED = 20
 def list_facts_of(
     settings: TrainingSettings,
     checked: Checked,
-    origin: Origin,
     denoiser: Denoiser,
     *,
+    model: Model,
+    learner: Learner,
     scheduler_config: Mapping[str, Any],
+    dtype: str,
 ) -> dict[str, Any]:
-    """Lists what a state is for, and what a run that goes on with it may change."""
+    """Lists what a state of a denoiser of the `model` is for, and what a run that goes on with it may change."""
     return list_facts(
-        settings, origin.learner, scheduler_config,
-        model=origin.model.id, revision=origin.model.revision, expert=denoiser.component,
+        settings, learner, scheduler_config,
+        model=model.id, revision=model.revision, expert=denoiser.component,
         global_batch_size=checked.batch_size, data=checked.fingerprint,
-        prior=checked.prior_fingerprint, steps=checked.steps,
-        dtype=np.dtype(choose_compute_dtype(settings, origin.mesh)).name,
+        prior=checked.prior_fingerprint, steps=checked.steps, dtype=dtype,
     )  # fmt: skip
 
 
@@ -100,8 +101,10 @@ class Learning:
             )
             stack.callback(states.close)
             facts = list_facts_of(
-                settings, self.checked, self.origin, self.denoiser, scheduler_config=self.scheduler_config
-            )
+                settings, self.checked, self.denoiser,
+                model=self.origin.model, learner=self.origin.learner, scheduler_config=self.scheduler_config,
+                dtype=np.dtype(choose_compute_dtype(settings, self.origin.mesh)).name,
+            )  # fmt: skip
             first = 0
             if states.newest is not None:
                 state = states.load(describe_state(state), facts, tell=self._note)

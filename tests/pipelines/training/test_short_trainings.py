@@ -160,10 +160,12 @@ def draw(short: Short, catalog: Catalog, model: str, **asked: Any) -> np.ndarray
 )
 def test_what_changes_the_meaning_of_a_state_is_refused_by_name(short: Short, asked: dict[str, Any]) -> None:
     short.run("state", steps=1)
+    settings = (short.folder / "state" / "settings.json").read_bytes()
     with pytest.raises(RecipeError, match="another output folder") as told:
         short.run("state", **asked)
     assert asked.keys() <= told.value.fields.keys()
     assert not short.list("preparing"), "it is refused before anything is encoded"
+    assert (short.folder / "state" / "settings.json").read_bytes() == settings
 
 
 def test_what_may_change_is_said(short: Short) -> None:
