@@ -19,7 +19,7 @@ from pipelines.errors import ModelError, RecipeError
 from pipelines.messages import english
 from pipelines.models.catalog import Catalog, Model, find_folder, open_model
 from pipelines.models.fingerprints import find_configs
-from pipelines.runtime.devices import hosts
+from pipelines.runtime.devices import hosts, pods
 from pipelines.training.results.installing import check_targets, install
 from pipelines.training.settings import FLAGS, TrainingSettings, read_name, read_settings
 
@@ -79,7 +79,7 @@ def train(
     settings = read_settings({"model": model, **given}, config)
     name = name if name is not None else read_name(config)
     found = find_model(place.catalog, settings.model)
-    address = hosts.find_address(coordinator, processes, process)
+    address = pods.find_address(coordinator, processes, process)
     settings = choose_rate(settings, found, is_told=address is None or address.process == 0)
     if not found.learns_from:  # else only what it starts from is of that revision, not what makes the samples
         found = found.choose_start(revision=settings.revision, variant=settings.variant)
