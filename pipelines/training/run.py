@@ -17,7 +17,9 @@ import jax
 import jax.numpy as jnp
 
 from pipelines import registry
+from pipelines.errors import RecipeError
 from pipelines.families.trainable import Denoiser
+from pipelines.messages import say
 from pipelines.models.catalog import Model, Shape
 from pipelines.runtime.devices import hosts
 from pipelines.runtime.devices.mesh import build_mesh, build_own_mesh
@@ -34,13 +36,13 @@ from pipelines.training.data.prior import FOLDER, PriorMaker
 from pipelines.training.data.rows import RowSource
 from pipelines.training.engine import placement
 from pipelines.training.engine.denoiser import Origin, choose_denoisers
-from pipelines.training.engine.learning import Learning, list_facts_of
+from pipelines.training.engine.learning import Learning, list_facts_of, remove_sampled
 from pipelines.training.engine.loop import OnEvent, Stop
 from pipelines.training.engine.objective import predict_as_asked
 from pipelines.training.place import Place
 from pipelines.training.results.facts import refuse_differences
 from pipelines.training.results.own_parts import list_own_parts, write_own_parts
-from pipelines.training.results.state import find_newest_of, read_facts
+from pipelines.training.results.state import find_newest_of, list_states, read_facts
 from pipelines.training.settings import TrainingSettings
 from pipelines.training.together import compare_hosts, find_common_folder
 
@@ -108,6 +110,8 @@ def _train(
     )
     chosen = choose_denoisers(learner.list_denoisers(folder, scheduler_config), settings)
     check_states(settings, checked, model, folder, output=place.output)
+    if place.is_written_here:
+        remove_sampled(place.output)
     if hosts.is_leader():
         (place.output / "settings.json").write_text(settings.model_dump_json(indent=1, exclude={"hub_token"}), "utf-8")
     for note in list_too_long(
@@ -171,7 +175,12 @@ def check_states(settings: TrainingSettings, checked: Checked, model: Model, fol
     """
     learner = registry.find_learner(model)
     scheduler_config = read_json(folder / "scheduler" / "scheduler_config.json") | dict(model.scheduler_changes)
-    for denoiser in choose_denoisers(learner.list_denoisers(folder, scheduler_config), settings):
+    denoisers = learner.list_denoisers(folder, scheduler_config)
+    own = {f"state{denoiser.ending}" for denoiser in denoisers}
+    if hosts.agree("states of other models", sorted(set(list_states(output)) - own)):
+        text = say("{folder} holds a training of another model; choose another output folder", folder=output)
+        raise RecipeError({"output": text})
+    for denoiser in choose_denoisers(denoisers, settings):
         place = output / f"state{denoiser.ending}"
         found = hosts.agree("the newest state's facts", read_facts(place))
         if found is None:

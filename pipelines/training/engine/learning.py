@@ -5,6 +5,7 @@ Not here: data and rows (run.py), the loop (loop.py).
 
 import functools
 import json
+import shutil
 import tempfile
 from collections.abc import Iterator, Mapping
 from contextlib import ExitStack, contextmanager
@@ -48,6 +49,8 @@ LOG = "log{ending}.jsonl"
 SAMPLED = 8
 """How often samples are made where nothing is asked."""
 VALIDATED = 20
+SAMPLED_FOLDER = "state-sampled-"
+"""How the folder of a model as it is now begins, which is there while its samples are made."""
 
 
 def list_facts_of(
@@ -218,9 +221,7 @@ class Learning:
         with ExitStack() as stack:
             folder = ""
             if self.place.is_written_here:
-                folder = stack.enter_context(
-                    tempfile.TemporaryDirectory(dir=self.place.output, prefix="state-sampled-")
-                )
+                folder = stack.enter_context(tempfile.TemporaryDirectory(dir=self.place.output, prefix=SAMPLED_FOLDER))
                 self._write_model(values, Path(folder), is_linked=True)
             name = hosts.agree("the folder of the model as it is now", Path(folder).name)
             yield Path(folder) if folder else self.place.output / name
@@ -262,6 +263,12 @@ class Learning:
             self.settings, self.origin.learner, self.scheduler_config,
             model=self.origin.model, folder=self.origin.folder, shape=shape, denoiser=self.denoiser,
         )  # fmt: skip
+
+
+def remove_sampled(output: Path) -> None:
+    """Removes what a killed run left of the models that it made samples with."""
+    for folder in output.glob(f"{SAMPLED_FOLDER}*"):
+        shutil.rmtree(folder, ignore_errors=True)
 
 
 def find_best(state: TrainState) -> Weights:

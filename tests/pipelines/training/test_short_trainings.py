@@ -168,6 +168,18 @@ def test_what_changes_the_meaning_of_a_state_is_refused_by_name(short: Short, as
     assert (short.folder / "state" / "settings.json").read_bytes() == settings
 
 
+def test_another_models_states_are_refused_and_what_a_kill_left_of_samples_is_removed(
+    short: Short,
+) -> None:
+    left = short.folder / "state" / "state-sampled-x"
+    left.mkdir(parents=True)
+    short.run("state", steps=1)
+    assert not left.exists()
+    (short.folder / "state" / "state").rename(short.folder / "state" / "state_high_noise")
+    with pytest.raises(RecipeError, match="another model"):
+        short.run("state")
+
+
 def test_what_may_change_is_said(short: Short) -> None:
     short.run("state", steps=1)
     changed = {"random_flip": True, "snr_gamma": 0.0, "noise_offset": 0.1, "caption_dropout": 0.5,
