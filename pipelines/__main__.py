@@ -34,7 +34,7 @@ from pipelines.commands import (
 from pipelines.commands.bench import compare, load, swap
 from pipelines.commands.bench import training as bench_training
 from pipelines.errors import LumeshError, MeshError, RecipeError
-from pipelines.runtime.devices import hosts
+from pipelines.runtime.devices import hosts, pods
 
 app = typer.Typer(
     help="Pictures from prompts on a JAX mesh, without the studio.",
@@ -140,7 +140,7 @@ def translate_old_flags(words: list[str]) -> list[str]:
         # `--model`, as of `compile` and `plan`, names the model, which is an argument here.
         rest = (word.removeprefix("--model=") for word in words[1:] if word not in ("--train", "--model"))
         return [COMPILE_TRAINING, *rest]
-    find_pod = functools.partial(hosts.find_address, None, None, None)
+    find_pod = functools.partial(pods.find_address, None, None, None)
     is_first = functools.partial(host_flags.is_first_host, words[1:], find_pod)
     if words and words[0] == "train":
         count = functools.partial(host_flags.count_hosts, words[1:], find_pod)

@@ -308,7 +308,7 @@ def test_only_settings_and_start_up_read_the_environment() -> None:
         "app.py",  # hands the environment to settings
         "studio/serving.py",  # silences telemetry before gradio is imported
         "pipelines/runtime/devices/platform.py",  # chooses the backend before jax is imported
-        "pipelines/runtime/devices/hosts.py",  # reads what a pod says of its hosts, before jax is started
+        "pipelines/runtime/devices/pods.py",  # reads what a pod says of its hosts, before jax is started
         "pipelines/commands/bench/process.py",  # hands it on to the measured processes
         "studio/cluster/__main__.py",  # hands it to settings, and gives Ray the token before it is imported
         "studio/cluster/actor.py",  # hands it to settings, limited to the worker's devices

@@ -16,7 +16,7 @@ from pipelines.errors import LumeshError
 from pipelines.messages import english
 from pipelines.recipes.recipe import Recipe
 from pipelines.recipes.resolving import resolve
-from pipelines.runtime.devices import hosts
+from pipelines.runtime.devices import hosts, pods
 
 REPEATS = 5
 PROMPT = "A red sailboat on the ocean at sunset"
@@ -42,7 +42,7 @@ def check(
     """
     place = options.DataDirectory(data_dir=data_dir)
     chosen = place.catalog.get(model)
-    address = hosts.find_address(coordinator, processes, process)
+    address = pods.find_address(coordinator, processes, process)
     with hosts.together(address, on_loss=lambda: "the slice is not whole."):
         from pipelines import registry
         from pipelines.generate import generate

@@ -19,7 +19,7 @@ from pipelines.messages import english
 from pipelines.models.catalog import Model
 from pipelines.prompts.reading import list_notes
 from pipelines.recipes.recipe import Recipe
-from pipelines.runtime.devices import hosts
+from pipelines.runtime.devices import hosts, pods
 from pipelines.runtime.kernels.switches import list_off
 from pipelines.stages import Family, OnProgress, Outcome
 
@@ -126,7 +126,7 @@ def make(
 
     notes.add(inputs.check_pictures(recipe, shipped))
     remote = RemoteEncoder(text_encoder_url, token=text_encoder_token) if text_encoder_url is not None else None
-    address = hosts.find_address(coordinator, processes, process)
+    address = pods.find_address(coordinator, processes, process)
     with hosts.together(address, on_loss=lambda: "run the same command again on every host."):
         recipe = _share_recipe(recipe, chosen)
         with TerminalProgress(is_silent=as_json or not hosts.is_leader()) as on_progress:

@@ -7,8 +7,8 @@ tells, and by a host that ends before it has joined the others.
 from collections.abc import Callable, Sequence
 
 from pipelines.errors import RecipeError
-from pipelines.runtime.devices import hosts
-from pipelines.runtime.devices.hosts import Address
+from pipelines.runtime.devices import pods
+from pipelines.runtime.devices.pods import Address
 
 COMMANDS = ("train", "generate", "check-slice")
 """What runs on several hosts at once."""
@@ -36,7 +36,7 @@ def find_address(arguments: Sequence[str]) -> Address | None:
     """Returns this host's place among several, None for a single host and where that itself is said wrongly."""
     processes, process = (_find_value(f"--{name}", arguments) for name in ("processes", "process"))
     try:
-        return hosts.find_address(_find_value("--coordinator", arguments), _to_int(processes), _to_int(process))
+        return pods.find_address(_find_value("--coordinator", arguments), _to_int(processes), _to_int(process))
     except (RecipeError, ValueError):
         return None
 

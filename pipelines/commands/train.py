@@ -17,12 +17,12 @@ from pydantic.fields import FieldInfo
 from pipelines.commands import options
 from pipelines.errors import ModelError, RecipeError
 from pipelines.messages import english
-from pipelines.models.catalog import Catalog, Model, open_model
+from pipelines.models.catalog import Catalog, Model, find_folder, open_model
 from pipelines.models.fingerprints import find_configs
 from pipelines.models.model_manager import is_repository, open_repository
 from pipelines.models.moved import find_repository
 from pipelines.models.own_models import make_id
-from pipelines.runtime.devices import hosts
+from pipelines.runtime.devices import hosts, pods
 from pipelines.training.results.installing import check_targets, install
 from pipelines.training.settings import FLAGS, TrainingSettings, read_name, read_settings
 from pipelines.training.start import take_rank
@@ -87,7 +87,7 @@ def train(
     settings = read_settings({"model": model, **given}, config)
     name = name if name is not None else read_name(config)
     found = find_model(place.catalog, settings.model, revision=settings.revision)
-    address = hosts.find_address(coordinator, processes, process)
+    address = pods.find_address(coordinator, processes, process)
     settings = take_rank(choose_rate(settings, found, is_told=address is None or address.process == 0), found)
     if not found.learns_from:  # else only what it starts from is of that revision, not what makes the samples
         found = found.choose_start(revision=settings.revision, variant=settings.variant)
@@ -138,8 +138,10 @@ def _train(
     from pipelines.commands.training_terminal import TrainingTerminal
     from pipelines.training.checks import check_training
     from pipelines.training.engine.loop import Stop, stopping_on_signals
+    from pipelines.training.engine.objective import predict_as_asked
     from pipelines.training.place import Place
     from pipelines.training.results.card import write_card
+    from pipelines.training.run import check_states
     from pipelines.training.run import train as run
     from pipelines.training.together import compare_hosts
 
@@ -157,6 +159,12 @@ def _train(
     terminal = TrainingTerminal(checked, is_json=as_json, is_silent=not hosts.is_leader())
     if check:
         compare_hosts(settings, checked)
+        start = predict_as_asked(
+            checked.model.choose_start(revision=settings.revision, variant=settings.variant), settings
+        )
+        folder = find_folder(start)
+        if folder is not None:  # else it is found when its files are here
+            check_states(settings, checked, start, folder, output=output)
         terminal.tell_plan(_estimate(settings, checked, place))
         if hosts.is_leader():
             options.try_folder("output", output)

@@ -6,9 +6,7 @@ got wrong is found by `check` before a weight is read.
 
 import functools
 import json
-import shutil
 import time
-from collections.abc import Mapping
 from contextlib import suppress
 from dataclasses import dataclass, replace
 from pathlib import Path
@@ -18,8 +16,9 @@ import jax
 import jax.numpy as jnp
 
 from pipelines import registry
-from pipelines.messages import english
-from pipelines.models.catalog import Shape
+from pipelines.errors import RecipeError
+from pipelines.messages import english, say
+from pipelines.models.catalog import Model, Shape
 from pipelines.runtime.devices import hosts
 from pipelines.runtime.devices.mesh import build_mesh, build_own_mesh
 from pipelines.runtime.programs.compiled import counter
@@ -33,10 +32,10 @@ from pipelines.training.data.fingerprints import fingerprint
 from pipelines.training.data.lengths import list_too_long
 from pipelines.training.data.prior import FOLDER, PriorMaker
 from pipelines.training.data.rows import RowSource
-from pipelines.training.data.trainings import SETTINGS, is_training
+from pipelines.training.data.trainings import SETTINGS
 from pipelines.training.engine import placement
 from pipelines.training.engine.denoiser import Origin, choose_denoisers, find_denoisers
-from pipelines.training.engine.learning import BORROWED, Learning, list_facts_of
+from pipelines.training.engine.learning import Learning, list_facts_of, remove_borrowed
 from pipelines.training.engine.loop import OnEvent, Stop
 from pipelines.training.engine.objective import predict_as_asked
 from pipelines.training.place import Place
@@ -44,7 +43,7 @@ from pipelines.training.results.facts import refuse_differences
 from pipelines.training.results.model_folder import list_absent
 from pipelines.training.results.own_parts import list_own_parts, write_own_parts
 from pipelines.training.results.room import check_room
-from pipelines.training.results.state import find_newest_of, read_facts
+from pipelines.training.results.state import find_newest_of, list_states, read_facts
 from pipelines.training.settings import TrainingSettings
 from pipelines.training.together import compare_hosts, find_common_folder
 
@@ -101,8 +100,6 @@ def _train(
     place, note = find_common_folder(place)
     if note is not None:
         on_event({"event": "note", "text": note})
-    if hosts.is_leader() and not is_training(place.output):
-        _write_settings(settings, place)
     architecture: Any = registry.find_architecture(model)
     origin = Origin(
         model=model,
@@ -114,13 +111,10 @@ def _train(
         denoisers=find_denoisers(settings, model, learner.list_denoisers(folder, scheduler_config), on_progress),
     )
     chosen = choose_denoisers(learner.list_denoisers(folder, scheduler_config), settings)
-
-    def refuse_strange_states(checked: Checked, *, is_whole: bool) -> None:
-        for denoiser in chosen:
-            facts = list_facts_of(settings, checked, origin, denoiser, scheduler_config=scheduler_config)
-            _refuse_strange_state(place.output / f"state{denoiser.ending}", facts, is_whole=is_whole)
-
-    refuse_strange_states(checked, is_whole=not checked.prior_prompts)
+    check_states(settings, checked, model, folder, output=place.output)
+    if place.is_written_here:
+        remove_borrowed(place.output)
+        _write_settings(settings, place)
     for note in list_too_long(
         checked.examples, model, trigger=settings.trigger or "", write_prompt=learner.write_prompt
     ):  # now that its tokenizer is here
@@ -134,7 +128,7 @@ def _train(
         whole = _add_prior(settings, checked, place, origin, stop=stop, on_event=on_event)
         if whole is not None:
             compare_hosts(settings, whole)
-            refuse_strange_states(whole, is_whole=True)
+            check_states(settings, replace(whole, prior_prompts=()), model, folder, output=place.output)
     prepared = None
     if whole is not None and not stop.ask_all("stop before the rows"):
         prepared = _prepare_rows(settings, whole, place, origin, stop=stop, on_event=on_event)
@@ -149,10 +143,6 @@ def _train(
     checked, (rows, held) = whole, prepared
     learning = {one.component for one in chosen}
     written = list_own_parts(origin, learning) if settings.full else ()
-    if hosts.is_leader():
-        _write_settings(settings, place)
-        for left in place.output.glob(f"{BORROWED}*"):  # by a run that was killed
-            shutil.rmtree(left, ignore_errors=True)
     if settings.full and place.is_written_here:
         write_own_parts(origin, place.output, learning)
     hosts.wait("what the model has in files of its own is written")
@@ -195,15 +185,31 @@ def _tell_absent(base: Path, on_event: OnEvent) -> None:
         on_event({"event": "note", "text": text})
 
 
-def _refuse_strange_state(folder: Path, facts: Mapping[str, Any], *, is_whole: bool) -> None:
-    """Raises RecipeError for the state of another training before anything is encoded, which may take hours.
+def check_states(settings: TrainingSettings, checked: Checked, model: Model, folder: Path, *, output: Path) -> None:
+    """Raises RecipeError for the states of another training before anything is encoded, which may take hours.
 
-    Without `is_whole` prior pictures are still to be made, and what all of the data is will be known then.
+    `model` learns, and lies in `folder`. Where prior pictures are still to be made, what all of the data is will be
+    known then.
     """
-    found = hosts.agree("the newest state's facts", read_facts(folder))
-    asked = {name: value for name, value in facts.items() if is_whole or name not in ("data", "prior")}
-    if found is not None:
-        refuse_differences(found, json.loads(json.dumps(asked)), folder.parent)
+    learner = registry.find_learner(model)
+    scheduler_config = read_json(folder / "scheduler" / "scheduler_config.json") | dict(model.scheduler_changes)
+    denoisers = learner.list_denoisers(folder, scheduler_config)
+    own = {f"state{denoiser.ending}" for denoiser in denoisers}
+    if hosts.agree("states of other models", sorted(set(list_states(output)) - own)):
+        text = say("{folder} holds a training of another model; choose another output folder", folder=output)
+        raise RecipeError({"output": text})
+    for denoiser in choose_denoisers(denoisers, settings):
+        place = output / f"state{denoiser.ending}"
+        found = hosts.agree("the newest state's facts", read_facts(place))
+        if found is None:
+            continue
+        facts = list_facts_of(
+            settings, checked, denoiser,
+            model=model, folder=folder, learner=learner, scheduler_config=scheduler_config, dtype="",
+        )  # fmt: skip
+        later = {"data", "prior"} if checked.prior_prompts else set[str]()
+        asked = {name: value for name, value in facts.items() if name not in later}
+        refuse_differences(found, json.loads(json.dumps(asked)), output)
 
 
 def _add_prior(

@@ -26,7 +26,7 @@ from rich.console import Console
 from pipelines.errors import LumeshError
 from pipelines.files.whole import write_whole
 from pipelines.messages import english
-from pipelines.runtime.devices import hosts
+from pipelines.runtime.devices import pods
 from studio.cluster import token
 from studio.cluster.actor import DRAIN_FILE, DRAINED_PREFIX
 from studio.cluster.groups import end_group
@@ -117,7 +117,7 @@ def find_slice(name: str | None, processes: int | None, process: int | None) -> 
     Raises JoinError for a part of what is needed. Without a name, a pod's is that of its first host.
     """
     if processes is None and process is None:
-        pod = hosts.find_pod(os.environ, hosts.ask_metadata)
+        pod = pods.find_pod(os.environ, pods.ask_metadata)
         if pod is not None:
             first = pod.coordinator.rpartition(":")[0]
             return SliceHost(name=_clean(name or f"slice-{first}"), hosts=pod.processes, host=pod.process)

@@ -4,21 +4,18 @@ JAX wants each host of a mesh to run the same programs. What depends on a clock,
 by the first host, the leader, and followed by the others (`agree`); what all must have alike is compared before any of
 it is used (`compare`). Both go through JAX's coordination service, a store of texts beside the devices: nothing waits
 behind the program that runs. On a single host every function here is the identity.
-Not here: which devices a mesh has (mesh.py). Importable without JAX, which must not be started before `together`.
+Not here: where they meet (pods.py), how one ends (host_ends.py), which devices a mesh has (mesh.py). Importable without
+JAX, which must not be started before `together`.
 """
 
 import contextlib
-import ctypes
 import hashlib
 import json
-import os
 import signal
 import sys
 import threading
 import time
 import traceback
-import urllib.error
-import urllib.request
 from collections import deque
 from collections.abc import Callable, Iterator, Mapping
 from dataclasses import dataclass, field
@@ -26,12 +23,12 @@ from typing import Any, NoReturn
 
 import numpy as np
 
-from pipelines.errors import LumeshError, RecipeError
+from pipelines.errors import LumeshError
 from pipelines.messages import english
-from pipelines.runtime.devices import platform
+from pipelines.runtime.devices import host_ends, platform
+from pipelines.runtime.devices.host_ends import LOST as LOST
+from pipelines.runtime.devices.pods import Address as Address
 
-LOST = 75
-"""Exit code of a host whose others ended: EX_TEMPFAIL of sysexits.h, the same command may be run again."""
 HEARTBEAT_S = 10
 """A host that says nothing for so long counts as dead; killed, it was missed after 8 to 10 s."""
 START_S = 300
@@ -40,15 +37,11 @@ TELL_S = 60
 """How long a host that fails before it has joined the others waits for them to tell them so."""
 PATIENT_S = 10.0
 """How long they do so without saying it."""
-PORT = 8476
-"""The coordinator's port on a pod's first host."""
 SLICE_MS = 1000  # of waiting, between which Ctrl+C is heard
 WATCH_S = 1.0
 KEPT_ENTRIES = 1000  # of the leader's log, which followers read at once
 SHARED_BYTES = 2**23
 """What `share` sends at once: one program for all sizes."""
-METADATA = "http://metadata.google.internal/computeMetadata/v1/instance/attributes/"
-METADATA_S = 2.0
 # What collectives of a CPU and the coordination service say when another process is gone.
 _SIGNS_OF_LOSS = ("gloo", "connection", "unavailable", "deadline_exceeded", "coordination", "heartbeat", "socket")
 
@@ -60,15 +53,6 @@ class HostsError(LumeshError):
     """Hosts that do not fit together."""
 
     title = english("The hosts do not fit together")
-
-
-@dataclass(frozen=True, kw_only=True)
-class Address:
-    """One of `processes` hosts, which find each other at the `coordinator` (host:port) on the first of them."""
-
-    coordinator: str
-    processes: int
-    process: int
 
 
 @dataclass(kw_only=True)
@@ -104,58 +88,6 @@ def count() -> int:
 def is_leader() -> bool:
     """Returns whether this host decides, and writes what all have made."""
     return _here.group is None or _here.group.address.process == 0
-
-
-def find_address(coordinator: str | None, processes: int | None, process: int | None) -> Address | None:
-    """Returns what is given, else what a TPU pod says of itself; None for a single host. Raises RecipeError."""
-    given = {"coordinator": coordinator, "processes": processes, "process": process}
-    missing = [name for name, value in given.items() if value is None]
-    if len(missing) == len(given):
-        return find_pod(os.environ, ask_metadata)
-    if missing:
-        raise RecipeError(
-            {name: english("several hosts need --coordinator, --processes and --process") for name in missing}
-        )
-    assert coordinator is not None and processes is not None and process is not None
-    host, _, port = coordinator.rpartition(":")
-    if not host or not port.isdecimal():
-        raise RecipeError({"coordinator": english(f"{coordinator} is no HOST:PORT, such as 10.0.0.2:{PORT}")})
-    if not 0 <= process < processes:
-        raise RecipeError({"process": english(f"{process} is none of {processes} hosts, which count from 0")})
-    return None if processes == 1 else Address(coordinator=coordinator, processes=processes, process=process)
-
-
-def find_pod(environment: Mapping[str, str], ask: Callable[[str], str | None]) -> Address | None:
-    """Returns this host's place in a TPU pod of several, as GKE's variables or Compute Engine's metadata say.
-
-    `ask` reads an attribute of the metadata. None on any other machine, and where JAX is told to use less than the pod.
-    """
-    if not platform.list_tpu_files() and "TPU_WORKER_HOSTNAMES" not in environment:
-        return None
-    is_bounded = any(name in environment for name in ("TPU_VISIBLE_CHIPS", "TPU_VISIBLE_DEVICES", "TPU_PROCESS_BOUNDS"))
-    if is_bounded or "tpu" not in environment.get("JAX_PLATFORMS", "tpu"):
-        return None
-    if hostnames := environment.get("TPU_WORKER_HOSTNAMES"):
-        hosts, process = hostnames.split(","), environment.get("TPU_WORKER_ID", "0")
-    elif "TPU_SKIP_MDS_QUERY" in environment:
-        return None
-    else:
-        # Each is a host name or, in an older format, `name:number:address`.
-        hosts = [one.split(":")[-1] for one in (ask("worker-network-endpoints") or "").split(",")]
-        process = (ask("agent-worker-number") or "0") if len(hosts) > 1 else "0"
-    if len(hosts) < 2:
-        return None
-    return Address(coordinator=f"{hosts[0]}:{PORT}", processes=len(hosts), process=int(process))
-
-
-def ask_metadata(name: str) -> str | None:
-    """Returns an attribute of this virtual machine, None where there is none."""
-    request = urllib.request.Request(METADATA + name, headers={"Metadata-Flavor": "Google"})
-    try:
-        with urllib.request.urlopen(request, timeout=METADATA_S) as answer:
-            return answer.read().decode()
-    except (urllib.error.URLError, OSError):
-        return None
 
 
 @contextlib.contextmanager
@@ -205,7 +137,7 @@ def ending_on_sigterm() -> Iterator[None]:
 def leave(code: int) -> NoReturn:
     """Ends the process. One that failed among several hosts does not wait for the others, as JAX would."""
     if _here.has_failed:
-        _exit(code)
+        host_ends.exit_at_once(code)
     sys.exit(code)
 
 
@@ -227,8 +159,8 @@ def tell_failure(address: Address, why: str, code: int) -> None:
 
 def give_up(why: str) -> NoReturn:
     """Ends this process, and with it the others, where hosts have come apart and cannot go on together."""
-    _tell(why)
-    _exit(LOST)
+    host_ends.tell(why)
+    host_ends.exit_at_once(LOST)
 
 
 def agree(topic: str, value: Any) -> Any:
@@ -320,7 +252,7 @@ def meet(key: str, *, off: str) -> None:
         return
     group.client.key_value_set(f"lumesh/meet/{key}/{group.address.process}", "here")
     for one in range(group.address.processes):
-        while not _has(group, f"lumesh/meet/{key}/{one}"):
+        while _find(group, f"lumesh/meet/{key}/{one}") is None:
             said = group.client.key_value_dir_get(f"lumesh/off/{off}/")
             if said:
                 number, text = json.loads(said[0][1])
@@ -394,9 +326,9 @@ def _join(
 
     where = f"{address.coordinator} (host {address.process} of {address.processes})"
     advice = "Run the same command on every host, each with its own --process"
-    _end_on_abort(lambda: f"not all hosts came to {where} within {within_s} s. {advice}", on_end, code)
+    host_ends.end_on_abort(lambda: f"not all hosts came to {where} within {within_s} s. {advice}", on_end, code)
     try:
-        with _ending_by_ctrl_c(), _telling_that_it_waits(where, within_s):
+        with host_ends.ending_by_ctrl_c(), _telling_that_it_waits(where, within_s):
             jax.distributed.initialize(
                 address.coordinator,
                 address.processes,
@@ -410,28 +342,15 @@ def _join(
     from jax._src import distributed  # its store of texts has no public name
 
     group = _Group(address=address, client=distributed.global_state.client, on_loss=on_loss, on_end=on_end)
-    _end_on_abort(lambda: f"another host ended; {on_loss()}", on_end, code)
+    host_ends.end_on_abort(lambda: f"another host ended; {on_loss()}", on_end, code)
     threading.Thread(target=_watch, args=(group,), name="watch-hosts", daemon=True).start()
     return group
 
 
 @contextlib.contextmanager
-def _ending_by_ctrl_c() -> Iterator[None]:
-    """Context in which Ctrl+C ends the process at once: JAX waits for the other hosts where Python hears nothing."""
-    if threading.current_thread() is not threading.main_thread():
-        yield
-        return
-    before = signal.signal(signal.SIGINT, signal.SIG_DFL)
-    try:
-        yield
-    finally:
-        signal.signal(signal.SIGINT, before or signal.default_int_handler)
-
-
-@contextlib.contextmanager
 def _telling_that_it_waits(where: str, within_s: int) -> Iterator[None]:
     line = f"waiting at {where} for the other hosts, up to {within_s} s"
-    timer = threading.Timer(PATIENT_S, _tell, args=(line,))
+    timer = threading.Timer(PATIENT_S, host_ends.tell, args=(line,))
     timer.daemon = True
     timer.start()
     try:
@@ -442,24 +361,23 @@ def _telling_that_it_waits(where: str, within_s: int) -> Iterator[None]:
 
 def _read(group: _Group, key: str) -> str:
     """Returns a text that another host has written or will write."""
-    while not _has(group, key):
+    while (found := _find(group, key)) is None:
         pass
-    return group.client.blocking_key_value_get(key, SLICE_MS)
+    return found
 
 
-def _has(group: _Group, key: str) -> bool:
-    """Waits a while for a text of another host, and returns whether it is there."""
+def _find(group: _Group, key: str) -> str | None:
+    """Waits a while for a text of another host, and returns it, None where it is not there yet."""
     try:
-        group.client.blocking_key_value_get(key, SLICE_MS)
+        return group.client.blocking_key_value_get(key, SLICE_MS)
     except Exception as error:
         if "DEADLINE_EXCEEDED" not in str(error):
             raise
-        return False
-    return True
+        return None
 
 
 def _watch(group: _Group) -> None:
-    """Ends this process when another host has said that it fails; dead ones are missed by JAX (`_end_on_abort`)."""
+    """Ends this process when another host has said that it fails; dead ones are missed by JAX (`host_ends`)."""
     while not group.is_over.wait(WATCH_S):
         try:
             failed = group.client.key_value_dir_get("lumesh/failed/")
@@ -483,10 +401,10 @@ def _fail(group: _Group, error: BaseException) -> None:
     _here.has_failed = True
     group.is_over.set()
     is_told = isinstance(error, LumeshError | KeyboardInterrupt | OSError) or hasattr(error, "format_message")
-    _say_failed(group, *_explain(error))
+    _say_failed(group, *host_ends.explain(error))
     if not is_told:
         traceback.print_exception(error)
-        _exit(1)
+        host_ends.exit_at_once(1)
 
 
 def _say_failed(group: _Group, why: str, code: int) -> None:
@@ -496,58 +414,11 @@ def _say_failed(group: _Group, why: str, code: int) -> None:
             time.sleep(3 * WATCH_S)  # what it said is gone with it
 
 
-def _explain(error: BaseException) -> tuple[str, int]:
-    """Returns why a host ends, for the others, and with which code they end.
-
-    It is `LOST` where the same command may go on as it is: another try would fail as this one did where somebody has
-    to correct or to mend something.
-    """
-    if isinstance(error, KeyboardInterrupt):
-        return "it was told to", LOST
-    if isinstance(error, LumeshError):
-        return " ".join(str(error).split()), 2 if isinstance(error, RecipeError) else 1
-    if isinstance(error, OSError) and error.strerror:
-        place = f": {error.filename}" if error.filename else ""
-        return f"{error.strerror}{place}", 1
-    return type(error).__name__, LOST
-
-
 def _capitalise(text: str) -> str:
     return text[:1].upper() + text[1:]
 
 
-_handlers: list[Any] = []  # C keeps none of them
-
-
-def _end_on_abort(say_why: Callable[[], str], on_end: Callable[[str], None], code: int) -> None:
-    """Makes the abort by which JAX ends a process without its others an exit with `code` and a line that says why."""
-
-    def end(_number: int) -> None:
-        line = say_why()
-        _tell(line)
-        on_end(line)
-        os._exit(code)
-
-    kind = ctypes.CFUNCTYPE(None, ctypes.c_int)
-    _handlers.append(kind(end))
-    library = ctypes.CDLL(None)
-    library.signal.argtypes, library.signal.restype = (ctypes.c_int, kind), ctypes.c_void_p
-    library.signal(signal.SIGABRT, _handlers[-1])
-
-
 def _end(group: _Group, line: str, code: int) -> NoReturn:
-    _tell(line)
+    host_ends.tell(line)
     group.on_end(line)
-    _exit(code)
-
-
-def _tell(line: str) -> None:
-    with contextlib.suppress(OSError):
-        os.write(2, f"\nlumesh: {line}\n".encode())
-
-
-def _exit(code: int) -> NoReturn:
-    for stream in (sys.stdout, sys.stderr):
-        with contextlib.suppress(OSError, ValueError):
-            stream.flush()
-    os._exit(code)
+    host_ends.exit_at_once(code)

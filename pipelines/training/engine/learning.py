@@ -5,6 +5,7 @@ Not here: data and rows (run.py), the loop (loop.py).
 
 import functools
 import json
+import shutil
 import tempfile
 from collections.abc import Iterator, Mapping
 from contextlib import ExitStack, contextmanager
@@ -14,9 +15,9 @@ from typing import Any
 
 import numpy as np
 
-from pipelines.families.trainable import Denoiser
+from pipelines.families.trainable import Denoiser, Learner
 from pipelines.messages import Message, say
-from pipelines.models.catalog import Shape, find_shipped
+from pipelines.models.catalog import Model, Shape, find_shipped
 from pipelines.runtime.devices import hosts
 from pipelines.runtime.programs.aot_packs import Packs
 from pipelines.runtime.weights.hub import find_revision
@@ -62,25 +63,27 @@ VALIDATED = 20
 def list_facts_of(
     settings: TrainingSettings,
     checked: Checked,
-    origin: Origin,
     denoiser: Denoiser,
     *,
+    model: Model,
+    folder: Path,
+    learner: Learner,
     scheduler_config: Mapping[str, Any],
+    dtype: str,
 ) -> dict[str, Any]:
-    """Lists what a state is for, and what a run that goes on with it may change."""
+    """Lists what a state of a denoiser of the `model` in a folder is for, and what a run that goes on may change."""
     return list_facts(
-        settings, origin.learner, scheduler_config,
-        model=origin.model.id, revision=origin.model.revision, weights=_fingerprint_base(origin),
+        settings, learner, scheduler_config,
+        model=model.id, revision=model.revision, weights=_fingerprint_base(model, folder),
         expert=denoiser.component, global_batch_size=checked.batch_size, data=checked.fingerprint,
-        prior=checked.prior_fingerprint, start_from=hash_start(checked.start), steps=checked.steps,
-        dtype=np.dtype(choose_compute_dtype(settings, origin.mesh)).name,
+        prior=checked.prior_fingerprint, start_from=hash_start(checked.start), steps=checked.steps, dtype=dtype,
     )  # fmt: skip
 
 
-def _fingerprint_base(origin: Origin) -> str:
+def _fingerprint_base(model: Model, folder: Path) -> str:
     """Returns a hash of a base in files of one's own: others may come under the same name."""
-    is_own = origin.model.path is not None or origin.model.file is not None
-    return find_revision(origin.folder, origin.model.own_files) if is_own else ""
+    is_own = model.path is not None or model.file is not None
+    return find_revision(folder, model.own_files) if is_own else ""
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -120,8 +123,11 @@ class Learning:
             )
             stack.callback(states.close)
             facts = list_facts_of(
-                settings, self.checked, self.origin, self.denoiser, scheduler_config=self.scheduler_config
-            )
+                settings, self.checked, self.denoiser,
+                model=self.origin.model, folder=self.origin.folder, learner=self.origin.learner,
+                scheduler_config=self.scheduler_config,
+                dtype=np.dtype(choose_compute_dtype(settings, self.origin.mesh)).name,
+            )  # fmt: skip
             first = 0
             if states.newest is not None:
                 state = states.load(describe_state(state), facts, tell=self._note)
@@ -293,6 +299,12 @@ class Learning:
             self.settings, self.origin.learner, self.scheduler_config,
             model=self.origin.model, folder=self.origin.folder, shape=shape, denoiser=self.denoiser,
         )  # fmt: skip
+
+
+def remove_borrowed(output: Path) -> None:
+    """Removes what a killed run left of the models that it made samples with."""
+    for folder in output.glob(f"{BORROWED}*"):
+        shutil.rmtree(folder, ignore_errors=True)
 
 
 def find_best(state: TrainState) -> Weights:

@@ -56,6 +56,11 @@ def find_newest(folder: Path) -> int | None:
     return max((int(name) for name in names if name.isdecimal()), default=None)
 
 
+def list_states(output: Path) -> list[str]:
+    """Lists the folders of a training that hold states: one, or one for each expert."""
+    return sorted(folder.name for folder in output.glob("state*") if find_newest(folder) is not None)
+
+
 def find_newest_of(output: Path) -> int:
     """Returns how many steps of a training, or of one of its experts, a state in its folder has; 0 without any."""
     return max((find_newest(folder) or 0 for folder in output.glob("state*")), default=0)

@@ -173,6 +173,18 @@ def test_what_changes_the_meaning_of_a_state_is_refused_by_name(short: Short, as
     assert not short.list("preparing"), "it is refused before anything is encoded"
 
 
+def test_another_models_states_are_refused_and_what_a_kill_left_of_samples_is_removed(
+    short: Short,
+) -> None:
+    left = short.folder / "state" / "state-sampled-x"
+    left.mkdir(parents=True)
+    short.run("state", steps=1)
+    assert not left.exists()
+    (short.folder / "state" / "state").rename(short.folder / "state" / "state_high_noise")
+    with pytest.raises(RecipeError, match="another model"):
+        short.run("state")
+
+
 def test_another_base_under_the_same_name_does_not_go_on_with_a_state(short: Short, short_dir: Path) -> None:
     models = shutil.copytree(short_dir / "models", short.folder / "models")
     short.catalog = load_catalog(models, short_dir / "loras")
