@@ -1,8 +1,9 @@
 """Files that jobs need, on a worker's machine: stored once by the hash of their bytes, and kept for the next job.
 
-Pictures to start from lie in `cache/inputs` under their hash, LoRAs in `loras/` under their ref, where families look
-for them; folders of peft's keep their files' names. Of more than KEPT_BYTES of pictures the oldest go, as far as no job
-asked for them a short while ago: one training may need more. Workers of one machine may share the folder.
+Pictures and clips to start or learn from lie in `cache/inputs` under their hash, LoRAs in `loras/` under their ref,
+where families look for them; folders of peft's keep their files' names. Of more than KEPT_BYTES in `cache/inputs` the
+oldest go, as far as no job asked for them a short while ago: one training may need more. Workers of one machine may
+share it.
 """
 
 import hashlib
