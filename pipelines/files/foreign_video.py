@@ -135,6 +135,8 @@ def measure_video(file: Path, *, most_seconds: float = MEASURED_S) -> VideoSize:
     rows = [line.split(",") for line in text.splitlines() if line[:1].isdigit()]
     if done.returncode or _COMPLAINT.search(complaints) or tick is None or size is None or not rows:
         raise _refuse(complaints)
+    if int(size[1]) * int(size[2]) > MOST_PIXELS:  # with its pixels made square
+        raise _refuse_pixels(size)
     if len(rows) > most_frames:
         raise ForeignVideoError(
             say("It has more than {most} frames a second.", most=f"{MOST_FPS:g}"),

@@ -137,6 +137,9 @@ def test_frames_of_too_many_pixels_are_refused(tmp_path: Path, monkeypatch: pyte
     monkeypatch.setattr(foreign_video, "MOST_PIXELS", 2000)
     with pytest.raises(ForeignVideoError, match="It has 64x32 pixels"):
         measure_video(file)
+    monkeypatch.setattr(foreign_video, "MOST_PIXELS", 3000)
+    with pytest.raises(ForeignVideoError, match="It has 128x32 pixels"):
+        measure_video(make(tmp_path / "b.mp4", "-vf", "setsar=2", *H264))
 
 
 def test_sound_alone_is_told_as_that(tmp_path: Path) -> None:
