@@ -31,7 +31,7 @@ MOST_DECODED_PIXELS = (
     70_000_000  # the same as ffmpeg counts it, with each side rounded up: refused before it is decoded
 )
 MOST_FPS = 300.0  # on the mean; phones film up to 240 a second
-MOST_READ_S = 300.0  # for a whole file; a page's proxy waits longer (studio/hosting/nginx.conf)
+MOST_READ_S = 600.0  # for a whole file; a page's proxy waits longer (studio/hosting/nginx.conf)
 MOST_FRAME_S = 120.0  # until the next frame is there
 _THREADS = ("-threads", "4")  # each holds frames: with one a core, a file of 8K would take gigabytes on a large host
 PLAIN_CRF = 12  # of what is written anew: x264's loss at it is less than that of most cameras
