@@ -27,9 +27,7 @@ from pipelines.messages import Message, english, say
 
 MEASURED_S = 150.0  # decoded to measure a video; 1025 frames, the most that are learnt, are 128 s at 8 a second
 MOST_PIXELS = 40_000_000  # of a frame, as of a picture that is not made smaller: 8K has 33 million
-MOST_DECODED_PIXELS = (
-    70_000_000  # the same as ffmpeg counts it, with each side rounded up: refused before it is decoded
-)
+MOST_DECODED_PIXELS = 70_000_000  # as ffmpeg counts, sides rounded up: more is refused before it is decoded
 MOST_FPS = 300.0  # on the mean; phones film up to 240 a second
 MOST_READ_S = 600.0  # for a whole file; a page's proxy waits longer (studio/hosting/nginx.conf)
 MOST_FRAME_S = 120.0  # until the next frame is there
