@@ -169,6 +169,11 @@ def find(file: Path, question: TrainingQuestion, *, made_of: str = "") -> Traini
     return next(map(_read, lines), None)
 
 
+def list_answers(file: Path) -> list[TrainingAnswer]:
+    """Returns the kept answers of the file; raises what `find` raises."""
+    return [_read(line) for line in read_lines(file)]
+
+
 def keep(file: Path, answer: TrainingAnswer) -> None:
     """Adds an answer to the file, in place of an earlier one to the same question."""
     asked = answer.question.describe()
