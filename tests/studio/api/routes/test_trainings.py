@@ -557,6 +557,8 @@ def test_models_that_cannot_learn_are_no_choice(client: TestClient, catalog: Cat
     ids = [model["id"] for model in client.get("/api/v1/trainings/choices").json()["models"]]
     assert "demo-sdxl" in ids
     assert "clips" not in ids
+    learnt = {one["id"]: one["clip_s"] for one in client.get("/api/v1/trainings/choices").json()["models"]}
+    assert (learnt["demo-sdxl"], learnt["demo-wan"]) == (None, 17 / 8)
     assert not [model.id for model in catalog.models if model.min_images and model.id in ids]
 
 
