@@ -213,9 +213,9 @@ def _command(file: Path, stream: _Stream | None, *limits: str) -> list[str]:
 
 
 def _refuse(told: str) -> ForeignVideoError:
-    """Returns the error of a file that ffmpeg does not read; the first of its complaints, which says the most, is logged.
+    """Returns the error of a file that ffmpeg does not read.
 
-    It is in English, and about bytes: people do nothing with it.
+    The first of its complaints, which says the most, is in the log: it is in English, and about bytes.
     """
     complaint = _COMPLAINT.search(told)
     if complaint is None or "Format not on whitelist" in complaint[1]:

@@ -179,7 +179,8 @@ def _check_quota(tx: Transaction, quota: Quota, *, owner: str, sha: str, size: i
         return
     raise UploadQuotaError(
         say(
-            "Pictures and clips that no job has used yet: {pictures} ({size} MB); at most {limit} ({limitSize} MB) are kept.",
+            "Pictures and clips that no job has used yet: {pictures} ({size} MB); at most {limit} ({limitSize} MB) are "
+            "kept.",
             pictures=pictures,
             size=f"{kept_bytes / 1e6:.0f}",
             limit=quota.pictures,

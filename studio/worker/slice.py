@@ -76,7 +76,8 @@ class _Leader:
     def learn(self, lesson: Lesson) -> Learnt:
         """Trains on all hosts, each in a copy of the lesson's folder.
 
-        All see the same pictures, state, settings and LoRA to learn on from, and what is learnt is written on each: the first one's is kept.
+        All see the same pictures, state, settings and LoRA to learn on from, and what is learnt is written on each: the
+        first one's is kept.
         """
         self.find(lesson.model, lesson.on_progress)
         _command("find", model=lesson.model.id, is_start=True)

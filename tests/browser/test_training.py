@@ -348,6 +348,36 @@ def test_a_time_that_is_planned_for_other_settings_says_both(open_page: OpenPage
     expect(cost).to_have_text("Takes about 10 min (steps alone, estimated by the TPU compiler for other settings)")
 
 
+def test_a_model_that_was_chosen_and_is_gone_stays_in_sight_and_learns_nothing(open_page: OpenPage) -> None:
+    page = open_train(open_page)
+    models = page.get_by_role("combobox", name="Model")
+    models.select_option("demo-wan")
+    drop(page, 1, first=80)
+    page.get_by_role("textbox", name="Trigger word").fill("moved")
+
+    def without(route: Any) -> None:
+        choices = route.fetch().json()
+        choices["models"] = [model for model in choices["models"] if model["id"] != "demo-wan"]
+        route.fulfill(json=choices)
+
+    def refuse(route: Any) -> None:
+        told = {"title": "", "detail": "", "advice": "", "fields": {"model": "there is no such model"}}
+        is_asked = route.request.method == "POST"
+        route.fulfill(status=422, json={"error": told}) if is_asked else route.continue_()
+
+    page.route("**/api/v1/trainings/choices", without)
+    page.route("**/api/v1/trainings", refuse)
+    page.reload()
+    expect(models).to_have_value("demo-wan")
+    expect(models.locator("option").first).to_have_text("demo-wan: not here any more")
+    with page.expect_request(lambda request: request.method == "POST") as sent:
+        page.get_by_role("button", name="Train", exact=True).click()
+    assert sent.value.post_data_json["model"] == "demo-wan"
+    expect(page.locator('#lu-train [data-message="model"]')).to_have_text("There is no such model.")
+    models.select_option("demo-sdxl")
+    expect(models.locator("option", has_text="not here any more")).to_have_count(0)
+
+
 def test_undo_brings_pictures_back_and_keeps_what_came_since(open_page: OpenPage) -> None:
     page = open_train(open_page)
     drop(page, 2, first=60)

@@ -57,7 +57,7 @@ class LearningModel(Answer):
     """A model that can learn, with the numbers behind each strength.
 
     `starts_from` is the repository whose weights learn in its place; `is_here`: all that a training loads is on this
-    machine. `clip_s` are the seconds that it learns of a clip at the most, from its beginning; null: it learns pictures.
+    machine. `clip_s` are the seconds that it learns of a clip at the most, from its beginning; null: pictures alone.
     """
 
     id: str = eg("demo-sdxl")

@@ -667,8 +667,9 @@ def start_of(lesson: Lesson) -> bytes:
 
 @pytest.mark.parametrize("ref", ["pixel", "tmp/12"])  # names as states and unfinished files have
 def test_a_lora_that_learns_on_may_be_deleted_or_replaced_after_the_first_attempt(
-    client: TestClient, worker: Worker, settings: Settings, encode_lora: Callable[..., bytes], ask: Ask, ref: str
+    client: TestClient, worker: Worker, encode_lora: Callable[..., bytes], ask: Ask, ref: str
 ) -> None:
+    settings = worker.settings
     file = settings.loras_dir / f"{ref}.safetensors"
     file.parent.mkdir(parents=True)
     file.write_bytes(encode_lora("sdxl", rows=3))

@@ -158,16 +158,10 @@ function drawForm() {
     const line = find(`lu-train-${name}`);
     if (line.value !== draft[name]) line.value = draft[name];
   }
-  const models = choices?.models ?? [];
-  keyed(find("lu-train-model"), models, {
-    key: ({ id }) => id,
-    create: ({ id }) => el("option", { value: id }),
-    update: (option, { title, is_here: isHere }) => setText(option, isHere ? named(title) : t("model.away", { title: named(title) })),
-  });
-  const model = models.find(({ id }) => id === draft.model) ?? models.find(({ id }) => id === choices.default);
-  if (model) find("lu-train-model").value = model.id;
+  drawnLoras = state.loras;
+  const model = drawModels(choices?.models ?? []);
   setText(find("lu-train-model-note"), model ? together(clipText(model), modelText(model)) : "");
-  const start = model && drawStart(model);
+  const start = drawStart(model);
   for (const name of CHOSEN)
     for (const button of find(`lu-train-${name}`).querySelectorAll("[role=radio]")) {
       const isChosen = button.dataset.key === draft[name];
@@ -182,19 +176,34 @@ function drawForm() {
   find("lu-train-go").setAttribute("aria-disabled", String(isSending));
 }
 
+/** Fills the choice of a model; returns the chosen one, if it is here. One that was chosen and is gone stays in sight, and
+ *  the server refuses it: without it, another model would learn than was asked for. */
+function drawModels(models) {
+  const chosen = choices && (draft.model || choices.default);
+  const model = models.find(({ id }) => id === chosen);
+  const lost = chosen && !model ? [{ id: chosen, text: t("train.lost", { name: chosen }) }] : [];
+  const textOf = ({ title, is_here: isHere }) => (isHere ? named(title) : t("model.away", { title: named(title) }));
+  keyed(find("lu-train-model"), [...lost, ...models.map((one) => ({ id: one.id, text: textOf(one) }))], {
+    key: ({ id }) => id,
+    create: ({ id }) => el("option", { value: id }),
+    update: (option, { text }) => setText(option, text),
+  });
+  if (chosen) find("lu-train-model").value = chosen;
+  return model;
+}
+
 /** Fills the choice of a LoRA to learn on from, which is there where there is one; returns what is chosen.
  *  One that was chosen and is gone stays in sight: without it, another LoRA would be learnt than was asked for. */
 function drawStart(model) {
-  drawnLoras = state.loras;
-  const starts = startsOf(model).map((lora) => ({ ref: lora.ref, text: nameOf(lora) }));
-  const lost = isStartLost() ? [{ ref: draft.start, text: t("train.startLost", { name: draft.start }) }] : [];
+  const starts = (model ? startsOf(model) : []).map((lora) => ({ ref: lora.ref, text: nameOf(lora) }));
+  const lost = isStartLost() ? [{ ref: draft.start, text: t("train.lost", { name: draft.start }) }] : [];
   find("lu-train-start-row").hidden = !starts.length && !lost.length;
   keyed(find("lu-train-start"), [{ ref: "", text: t("train.startNew") }, ...lost, ...starts], {
     key: ({ ref }) => ref,
     create: ({ ref }) => el("option", { value: ref }),
     update: (option, { text }) => setText(option, text),
   });
-  const start = startOf(model);
+  const start = model && startOf(model);
   find("lu-train-start").value = start?.ref ?? lost[0]?.ref ?? "";
   setText(find("lu-train-start-note"), start ? t("train.startNote") : "");
   return start;
