@@ -139,6 +139,22 @@ def test_a_training_pauses_on_one_machine_and_ends_on_another(
     assert not [*two.settings.training_dir.glob("*"), *three.settings.training_dir.glob("*")]
 
 
+def test_a_training_whose_lora_went_before_it_was_sent_fails_with_a_card_that_says_so(
+    settings: Settings, client: TestClient, job_id: str, tmp_path: Path
+) -> None:
+    database = cast("Any", client.app).state.studio.database
+    client.delete("/api/v1/loras/pixel").raise_for_status()
+
+    async def give() -> None:
+        async with serve(settings, database, Machines(two=Machine(tmp_path / "two"))):
+            await until("its end", lambda: read_state(database, job_id) == "failed")
+
+    asyncio.run(give())
+    error = client.get(f"/api/v1/jobs/{job_id}").json()["error"]
+    assert error["title"] == "The LoRA to go on from is gone"
+    assert error["detail"] == "This training begins from the LoRA 'pixel', which is not here any more."
+
+
 def test_a_pause_before_the_first_step_keeps_the_pictures_that_were_made_first(
     settings: Settings, client: TestClient, catalog: Catalog, upload: Callable[..., str], tmp_path: Path
 ) -> None:
