@@ -11,6 +11,7 @@ from dataclasses import replace
 from typing import Any
 
 from pipelines.errors import ModelError
+from pipelines.loras.files import find_lora_file
 from pipelines.messages import Message, say
 from pipelines.models.model import Model
 from pipelines.program_sets import ProgramSet
@@ -21,7 +22,8 @@ from studio.jobs import queue
 from studio.jobs.job import TRAIN, Job
 from studio.jobs.many import grid_spec, grid_store, sweep
 from studio.jobs.queue import JobStateError, Wanted
-from studio.library import inputs
+from studio.jobs.trainings import Training
+from studio.library import inputs, training_starts
 from studio.library.wildcards import read_wildcard
 from studio.visit import Visit
 
@@ -109,13 +111,15 @@ def withdraw(visit: Visit, job_ids: Sequence[str]) -> None:
 def retry(visit: Visit, job_id: str) -> Job:
     """Queues a failed, cancelled, interrupted or paused job again under its own id; raises JobStateError for others.
 
-    A training goes on from its last state, with the model that it learns from: JobStateError where that is gone.
+    A training goes on from its last state, with the model and the LoRA that it learns from: JobStateError where they
+    are gone.
     """
     job = visit.get_job(job_id)
     if job.kind == TRAIN:
         visit.require_trainer()
-        visit.get_training(job_id)  # it may have been deleted
+        _, training = visit.get_training(job_id)  # it may have been deleted
         _require_base(visit, job)
+        _require_start(visit, training)
     _admit(visit, [job.recipe])
     queue.retry(visit.database, job_id, quota=_quota(visit))
     return visit.get_job(job_id)
@@ -184,6 +188,15 @@ def _require_base(visit: Visit, job: Job) -> None:
                 model=repr(job.recipe.model), name=job.title),
             advice=say("Put it back under this name to go on, or use its pictures to train another model."),
         ) from error  # fmt: skip
+
+
+def _require_start(visit: Visit, training: Training) -> None:
+    """Raises JobStateError for a training that begins from a LoRA that is gone, and has no copy of it."""
+    ref, settings = training.asked.start_from, visit.studio.settings
+    if ref is None or training_starts.has_start(settings.training_dir / training.job_id, ref):
+        return
+    if find_lora_file(ref, settings.loras_dir) is None:
+        raise JobStateError(training_starts.tell_gone(ref), advice=training_starts.PUT_BACK)
 
 
 def _admit(visit: Visit, recipes: Sequence[Recipe]) -> None:

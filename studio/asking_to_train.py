@@ -75,7 +75,7 @@ def prepare(visit: Visit, asked: AskedTraining) -> Prepared:
     if model is not None and asked.start_from is not None:
         asked = _take_start(visit, asked, model, problems)
     if not asked.pictures:
-        problems["pictures"] = say("add at least one picture")
+        problems["pictures"] = say("add at least one picture or clip")
     problems |= trainings.find_strangers(visit.database.read, asked, owner=visit.owner)
     if model is not None and not model.is_video:
         problems |= _refuse_clips(visit, asked, model)
@@ -117,6 +117,7 @@ def describe_choices(visit: Visit) -> dict[str, Any]:
                 "id": model.id,
                 "title": model.title,
                 "is_here": is_fake or (hub.is_here(model) and hub.is_here(model.choose_start())),
+                "clip_s": _find_clip_s(model),
                 "starts_from": model.choose_start().repo if model.choose_start() != model else None,
                 "strengths": {
                     strength: _describe_strength(find_numbers(model, strength), model, worker, history)
@@ -130,6 +131,11 @@ def describe_choices(visit: Visit) -> dict[str, Any]:
             for model in able
         ],
     }
+
+
+def _find_clip_s(model: Model) -> float | None:
+    """Returns how much of a clip's beginning a model learns at the most; None for a model of pictures."""
+    return max(shape.frames for shape in model.shapes) / model.fps if model.fps else None
 
 
 def _describe_strength(numbers: Numbers, model: Model, worker: WorkerRow, history: History) -> dict[str, Any]:

@@ -7,6 +7,7 @@ Not here: videos of our own (video.py), GIFs (training/data/clips.py).
 """
 
 import errno
+import logging
 import os
 import re
 import select
@@ -23,7 +24,9 @@ import numpy as np
 
 from pipelines.errors import LumeshError
 from pipelines.files.video import COLOURS
-from pipelines.messages import Message, english, say
+from pipelines.messages import Message, say
+
+log = logging.getLogger(__name__)
 
 MEASURED_S = 150.0  # decoded to measure a video; 1025 frames, the most that are learnt, are 128 s at 8 a second
 MOST_PIXELS = 40_000_000  # of a frame, as of a picture that is not made smaller: 8K has 33 million
@@ -279,14 +282,17 @@ def _command(file: Path, stream: _Stream | None, *limits: str) -> list[str]:
 
 
 def _refuse(told: str) -> ForeignVideoError:
-    """Returns the error of a file that ffmpeg does not read, with the first of its complaints, which says the most."""
+    """Returns the error of a file that ffmpeg does not read.
+
+    The first of its complaints, which says the most, is in the log: it is in English, and about bytes.
+    """
     if size := _TOO_LARGE.search(told):
         return _refuse_pixels(size)
     complaint = _COMPLAINT.search(told)
     if complaint is None or "Format not on whitelist" in complaint[1]:
         return ForeignVideoError(say("It is no video of a kind that is read."))
-    reason = complaint[1].removeprefix("Error opening input: ").strip(" .")
-    return ForeignVideoError(say("It is damaged, or no video: {reason}.", reason=english(reason)))
+    log.warning("ffmpeg does not read a video: %s", complaint[1])
+    return ForeignVideoError(say("It is damaged, or no video."))
 
 
 def _refuse_pixels(size: re.Match[str]) -> ForeignVideoError:

@@ -10,7 +10,7 @@ from studio.cluster.protocol import Attachment
 from studio.cluster.stock import Hashes
 from studio.database import Database
 from studio.jobs.job import TRAIN, Job
-from studio.library import inputs, training_packs
+from studio.library import inputs, training_packs, training_starts
 from studio.settings import Settings
 
 
@@ -50,9 +50,15 @@ class Attachments:
         files = inputs.find_files(self._database, self._settings, ids, owner=job.owner, view=view)
         return [self._attach(file) for file in files]
 
-    def pack_training(self, job: Job) -> Attachment | None:
-        """Returns a training's work so far; None where it begins."""
-        packed = training_packs.pack(self._settings.training_dir / job.id)
+    def pack_training(self, job: Job, *, start: str | None) -> Attachment | None:
+        """Returns a training's work so far, with the LoRA `start` that it learns on from; None where it has neither.
+
+        Raises StartGoneError.
+        """
+        folder = self._settings.training_dir / job.id
+        if start is not None:
+            training_starts.keep_start(folder, start, self._settings.loras_dir)
+        packed = training_packs.pack(folder)
         if packed is None:
             return None
         file = self._settings.data_dir / "cache" / "sending" / f"{job.id}.zip"

@@ -139,9 +139,7 @@ class Giver:
         if training is not None:
             ids = [picture.id for picture in training.asked.pictures]
             inputs = await asyncio.to_thread(self._attachments.find_pictures, job, ids)
-            start = [training.asked.start_from] if training.asked.start_from else []
-            loras = await asyncio.to_thread(self._attachments.find_loras, start)
-            state = await asyncio.to_thread(self._attachments.pack_training, job)
+            state = await asyncio.to_thread(self._attachments.pack_training, job, start=training.asked.start_from)
         wanted = [*inputs, *loras, *([state] if state else [])]
         for one in await link.handle.call("list_missing", wanted) if wanted else []:
             await link.handle.call("store", one, await asyncio.to_thread(self._attachments.read, one))

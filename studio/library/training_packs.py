@@ -1,4 +1,4 @@
-"""A training's work as one file, to go on elsewhere: the newest state, and the engine's samples.
+"""A training's work as one file, to go on elsewhere: the newest state, the LoRA it began from, the engine's samples.
 
 The same work makes the same bytes, so that nobody sends what the other side has. Pictures and what the page shows are
 not in it: whoever trains has the pictures, and only the studio has a page.

@@ -53,7 +53,7 @@ class UploadTooLargeError(UploadError):
 class UploadQuotaError(UploadError):
     """The owner has too many uploads that no job uses yet."""
 
-    title = say("Too many pictures are waiting")
+    title = say("Too many uploads are waiting")
     status = 429
 
 
@@ -187,7 +187,8 @@ def _check_quota(tx: Transaction, quota: Quota, *, owner: str, sha: str, size: i
         return
     raise UploadQuotaError(
         say(
-            "Pictures that no job has used yet: {pictures} ({size} MB); at most {limit} ({limitSize} MB) are kept.",
+            "Pictures and clips that no job has used yet: {pictures} ({size} MB); at most {limit} ({limitSize} MB) are "
+            "kept.",
             pictures=pictures,
             size=f"{kept_bytes / 1e6:.0f}",
             limit=quota.pictures,

@@ -75,7 +75,7 @@ _MODEL = _field(
     "model",
     "setting.model",
     '<select class="lu-input" id="lu-train-model" aria-describedby="lu-train-model-note"></select>'
-    '<p class="lu-model-note" id="lu-train-model-note"></p>',
+    '<p class="lu-model-note" id="lu-train-model-note" role="status"></p>',
 )
 
 _START = """

@@ -29,14 +29,14 @@ from pipelines.runtime.devices import hosts
 from pipelines.stages import Embeddings, Family, OnProgress, Outcome, Progress, ignore_progress
 from pipelines.training.settings import TrainingSettings
 from pipelines.training.stop import Stop
-from studio.library import training_files, training_packs
+from studio.library import training_files, training_packs, training_starts
 from studio.worker.learning import Learnt, Lesson
 from studio.worker.opening import Devices
 from studio.worker.progress import PREVIEW_INTERVAL_S
 from studio.worker.runners.generate import PROMPT
 
 NEXT = "what comes next"
-WORK = "a training's pictures and state"
+WORK = "a training's pictures, state and LoRA to learn on from"
 SHOWN_ONLY = (training_files.SHOWN,)
 STUCK_S = 60.0
 """How long a host that failed waits for the others to fail, too, before all of them count as apart."""
@@ -76,7 +76,8 @@ class _Leader:
     def learn(self, lesson: Lesson) -> Learnt:
         """Trains on all hosts, each in a copy of the lesson's folder.
 
-        All see the same pictures, state and settings, and what is learnt is written on each: the first one's is kept.
+        All see the same pictures, state, settings and LoRA to learn on from, and what is learnt is written on each: the
+        first one's is kept.
         """
         self.find(lesson.model, lesson.on_progress)
         _command("find", model=lesson.model.id, is_start=True)
@@ -171,7 +172,7 @@ class _Follower:
             training_packs.unpack(packed, output, leaves_out=SHOWN_ONLY)
             lesson = Lesson(
                 settings=TrainingSettings(**settings, data=(str(output / training_files.DATA),), output=output),
-                model=self._read_catalog().get(model),
+                model=training_starts.with_start(self._read_catalog().get(model), output),
                 name=name,
                 output=output,
                 stop=Stop(),

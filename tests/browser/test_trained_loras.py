@@ -38,6 +38,51 @@ def test_deleting_a_training_asks_for_its_lora_apart(open_page: OpenPage) -> Non
     assert [lora["ref"] for lora in read(page, "loras")["loras"]] == ["kept"]
 
 
+def test_a_lora_that_was_chosen_and_deleted_stays_in_sight_and_nothing_is_sent_with_it(open_page: OpenPage) -> None:
+    page = open_page()
+    open_train(page)
+    start = page.get_by_role("combobox", name="Go on from")
+    trained = {name: ask(page, name, steps=8) for name in ("other", "chosen")}
+    for job_id in trained.values():
+        expect(card_of(page, job_id)).to_have_attribute("data-state", "done", timeout=DONE_MS)
+    start.select_option("chosen")
+    drop(page, 1)
+    page.get_by_role("textbox", name="Trigger word").fill("third")
+    page.on("dialog", lambda dialog: dialog.accept())
+    page.locator("#lu-train-earlier summary").click()
+    for name, job_id in trained.items():
+        card_of(page, job_id).get_by_role("button", name=f"Delete: {name}").click()
+        expect(card_of(page, job_id)).to_have_count(0)
+    options = start.locator("option")
+    expect(options.filter(has_text="chosen")).to_have_text("chosen: not here any more")
+    expect(options.filter(has_text="other")).to_have_count(0)
+    expect(start).to_have_value("chosen")
+    page.get_by_role("button", name="Train", exact=True).click()
+    expect(page.locator('[data-message="start_from"]')).to_have_text(
+        "The LoRA chosen is not here any more: choose another one, or begin a new one."
+    )
+    assert read(page, "trainings")["trainings"] == []
+    start.select_option("")
+    expect(options.filter(has_text="chosen")).to_have_count(0)
+    expect(page.locator('[data-message="start_from"]')).to_be_empty()
+    page.get_by_role("button", name="Train", exact=True).click()
+    expect(page.locator("#lu-train-cards article")).to_have_count(1)
+
+
+def test_loras_are_read_once_when_a_training_ends(open_page: OpenPage) -> None:
+    page = open_page()
+    open_train(page)
+    job_id = ask(page, "once", steps=60)
+    expect(card_of(page, job_id)).to_have_attribute("data-state", "running", timeout=DONE_MS)
+    read_loras: list[str] = []
+    page.on("request", lambda request: read_loras.append(request.url) if request.url.endswith("/loras") else None)
+    expect(page.get_by_role("combobox", name="Go on from").locator("option", has_text="once")).to_have_count(
+        1, timeout=DONE_MS
+    )
+    page.wait_for_load_state("networkidle")
+    assert len(read_loras) == 1
+
+
 def test_a_trained_lora_learns_on_as_a_new_one(open_page: OpenPage, keep: Keep) -> None:
     page = open_page()
     open_train(page)

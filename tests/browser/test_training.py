@@ -109,7 +109,7 @@ def test_twelve_pictures_become_a_lora_that_is_used(open_page: OpenPage, keep: K
 def test_what_is_missing_is_said_where_it_is_missing(open_page: OpenPage) -> None:
     page = open_train(open_page)
     page.get_by_role("button", name="Train", exact=True).click()
-    expect(page.locator('[data-message="pictures"]')).to_have_text("Add at least one picture.")
+    expect(page.locator('[data-message="pictures"]')).to_have_text("Add at least one picture or clip.")
     drop(page, 2, first=12)
     expect(page.locator('[data-message="pictures"]')).to_be_empty()
     page.get_by_role("textbox", name="Caption of picture 1").fill("A zorb")
@@ -128,12 +128,12 @@ def test_a_missing_trigger_is_told_once_and_what_is_mended_is_not_told_any_more(
     page.get_by_role("button", name="Train", exact=True).click()
     trigger, name = page.get_by_role("textbox", name="Trigger word"), page.get_by_role("textbox", name="Name")
     told = page.locator("#lu-train-form [role=alert]:not(:empty)")
-    expect(told).to_have_text([re.compile("^3 pictures have no caption: "), "Give it a name."])
+    expect(told).to_have_text([re.compile("^3 of them have no caption: "), "Give it a name."])
     first = page.get_by_role("textbox", name="Caption of picture 1")
     expect(first).to_be_focused()
     for field in (first, trigger, name):
         expect(field).to_have_attribute("aria-invalid", "true")
-    expect(trigger).to_have_accessible_description(re.compile("3 pictures have no caption"))
+    expect(trigger).to_have_accessible_description(re.compile("3 of them have no caption"))
     trigger.fill("zorb")
     expect(told).to_have_count(0)
     expect(page.locator("#lu-train-form [aria-invalid]")).to_have_count(0)
@@ -153,7 +153,7 @@ def test_missing_captions_that_the_server_leaves_out_are_marked_until_the_last_i
     )
     page.get_by_role("button", name="Train", exact=True).click()
     told = page.locator("#lu-train-form [role=alert]:not(:empty)")
-    expect(told).to_have_text([re.compile("^3 pictures have no caption: ")])
+    expect(told).to_have_text([re.compile("^3 of them have no caption: ")])
     expect(page.locator("#lu-train-pictures li.lu-wrong")).to_have_count(3)
     for place in (1, 2, 3):
         expect(told).to_have_count(1)
@@ -232,8 +232,8 @@ def test_every_file_that_is_left_out_stays_named_and_texts_are_captions(open_pag
     expect(left.get_by_role("listitem")).to_have_count(5)
     expect(left).to_contain_text("6 files were left out")
     expect(left).to_contain_text("“notes.pdf”: Is neither a picture nor a video.")
-    expect(left).to_contain_text("“film.mp4”: It is damaged, or no video")
-    expect(left).to_contain_text("“lost.txt”: No picture here has this name.")
+    expect(left).to_contain_text("“film.mp4”: It is damaged, or no video.")
+    expect(left).to_contain_text("“lost.txt”: No picture or clip here has this name.")
     expect(left).to_contain_text("“empty.png” and “fake.png”: This file is not a picture of a known kind.")
     expect(left).to_contain_text("“again.png”: Is picture 1 already.")
     tiles = page.locator("#lu-train-pictures li")
@@ -296,7 +296,7 @@ def test_what_the_gallery_gives_is_in_sight_below_the_cards_and_the_header_can_b
     for number in range(2):
         page.locator("#lu-gallery").get_by_role("button", name=f"A boat to learn {number}", exact=True).click()
     page.get_by_role("button", name="Train on these").click()
-    expect(page.locator("#lu-toasts")).to_have_text("2 pictures added to learn from.")
+    expect(page.locator("#lu-toasts")).to_have_text("2 added to learn from.")
     first = page.get_by_role("textbox", name="Caption of picture 1")
     expect(first).to_be_focused()
     expect(first).to_be_in_viewport()
@@ -330,11 +330,60 @@ def test_models_that_are_not_here_say_so_and_which_weights_learn(open_page: Open
     keep(page, "train-away-dark")
 
 
+def test_a_time_that_is_planned_for_other_settings_says_both(open_page: OpenPage) -> None:
+    page = open_page()
+
+    def plan(route: Any) -> None:
+        choices = route.fetch().json()
+        for model in choices["models"]:
+            for numbers in model["strengths"].values():
+                numbers["alone"] |= {"seconds": 600.0, "is_planned": True, "is_about": numbers["rank"] != 16}
+        route.fulfill(json=choices)
+
+    page.route("**/api/v1/trainings/choices", plan)
+    page.locator("#lu-nav-train").click()
+    cost = page.locator("#lu-train-cost")
+    expect(cost).to_have_text("Takes about 10 min (steps alone, estimated by the TPU compiler)")
+    page.get_by_role("radio", name="Strong").click()
+    expect(cost).to_have_text("Takes about 10 min (steps alone, estimated by the TPU compiler for other settings)")
+
+
+def test_a_model_that_was_chosen_and_is_gone_stays_in_sight_and_learns_nothing(open_page: OpenPage) -> None:
+    page = open_train(open_page)
+    models = page.get_by_role("combobox", name="Model")
+    models.select_option("demo-wan")
+    drop(page, 1, first=80)
+    page.get_by_role("textbox", name="Trigger word").fill("moved")
+
+    def without(route: Any) -> None:
+        choices = route.fetch().json()
+        choices["models"] = [model for model in choices["models"] if model["id"] != "demo-wan"]
+        route.fulfill(json=choices)
+
+    def refuse(route: Any) -> None:
+        told = {"title": "", "detail": "", "advice": "", "fields": {"model": "there is no such model"}}
+        is_asked = route.request.method == "POST"
+        route.fulfill(status=422, json={"error": told}) if is_asked else route.continue_()
+
+    page.route("**/api/v1/trainings/choices", without)
+    page.route("**/api/v1/trainings", refuse)
+    page.reload()
+    expect(models).to_have_value("demo-wan")
+    expect(models.locator("option").first).to_have_text("demo-wan: not here any more")
+    with page.expect_request(lambda request: request.method == "POST") as sent:
+        page.get_by_role("button", name="Train", exact=True).click()
+    assert sent.value.post_data_json["model"] == "demo-wan"
+    expect(page.locator('#lu-train [data-message="model"]')).to_have_text("There is no such model.")
+    models.select_option("demo-sdxl")
+    expect(models.locator("option", has_text="not here any more")).to_have_count(0)
+
+
 def test_undo_brings_pictures_back_and_keeps_what_came_since(open_page: OpenPage) -> None:
     page = open_train(open_page)
     drop(page, 2, first=60)
     page.get_by_role("textbox", name="Caption of picture 1").fill("The first")
     page.get_by_role("button", name="Remove picture 1").click()
+    expect(page.get_by_role("button", name="Remove picture 1")).to_be_focused()  # the next one
     tiles, undo = page.locator("#lu-train-pictures li"), page.get_by_role("button", name="Undo")
     expect(tiles).to_have_count(1)
     undo.click()
@@ -357,7 +406,7 @@ def test_a_picture_that_the_network_lost_waits_to_be_tried_again(open_page: Open
     page.get_by_role("textbox", name="Caption of picture 1").fill("A zorb")
     page.get_by_role("textbox", name="Trigger word").fill("lost")
     page.get_by_role("button", name="Train", exact=True).click()
-    expect(page.locator('[data-message="pictures"]')).to_have_text(re.compile("^2 pictures have not come"))
+    expect(page.locator('[data-message="pictures"]')).to_have_text(re.compile("^2 files have not come"))
     expect(again.first).to_be_focused()
     check_access(page)
     keep(page, "train-not-sent-dark")
@@ -417,12 +466,20 @@ def test_a_clip_is_dropped_played_and_learnt_by_a_model_of_videos_alone(
     expect(tiles.first.locator("video")).to_have_count(0)
     expect(page.get_by_role("button", name=re.compile("^Play clip"))).to_have_count(1)
 
+    expect(page.locator("#lu-train-count")).to_have_text("1 picture, 1 clip")
+    expect(page.get_by_role("textbox", name="Caption of clip 1")).to_be_visible()
+    note = page.locator("#lu-train-model-note")
+    page.select_option("#lu-train-model", "demo-wan")
+    expect(note).to_have_text("Of a clip it learns the first 2.1 s at most.")
+
     page.fill("#lu-train-trigger", "card")
     page.select_option("#lu-train-model", "demo-sdxl")
+    expect(note).to_have_text("It learns pictures, and no clips: remove the clip, or choose a model of videos.")
     page.click("#lu-train-go")
     expect(tiles.first.locator(".lu-message")).to_contain_text("Is a video")
     page.select_option("#lu-train-model", "demo-wan")
     page.fill("#lu-train-name", f"clip-{'phone' if viewport else 'desk'}")
     page.click("#lu-train-go")
     expect(page.locator("#lu-train-cards article")).to_have_count(1)
+    expect(page.locator(".lu-training-facts").first).to_contain_text("1 picture, 1 clip")
     expect(tiles).to_have_count(0)

@@ -58,12 +58,13 @@ class LearningModel(Answer):
     """A model that can learn, with the numbers behind each strength.
 
     `starts_from` is the repository whose weights learn in its place; `is_here`: all that a training loads is on this
-    machine.
+    machine. `clip_s` are the seconds that it learns of a clip at the most, from its beginning; null: pictures alone.
     """
 
     id: str = eg("demo-sdxl")
     title: str = eg("Postcards")
     is_here: bool = eg(True)
+    clip_s: float | None = eg(None)
     starts_from: str | None = eg(None)
     strengths: dict[Strength, TrainingStrength]
     prior: TrainingPrior
@@ -78,7 +79,10 @@ class TrainingChoices(Answer):
 
 
 class TrainingLine(Answer):
-    """A training as lists show it; `loras` are the refs of its result, empty until it is done."""
+    """A training as lists show it; `loras` are the refs of its result, empty until it is done.
+
+    Of the `pictures_count` that it learns from, `clips_count` are clips.
+    """
 
     id: str = eg(JOB)
     name: str = eg("zorb")
@@ -87,6 +91,7 @@ class TrainingLine(Answer):
     strength: Strength = eg("usual")
     numbers: TrainingNumbers
     pictures_count: int = eg(12)
+    clips_count: int = eg(0)
     saved_step: int = eg(100)
     pause_requested: bool = eg(False)
     loras: list[str] = eg(["zorb"])

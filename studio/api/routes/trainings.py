@@ -149,6 +149,7 @@ def get_sample(  # noqa: PLR0917 - parameters of the route
 def _describe(visit: Visit, job: Job, training: Training) -> dict[str, Any]:
     asked, settings = training.asked, visit.studio.settings
     models = {model.id: model for model in visit.studio.catalog.models}
+    is_video = job.recipe.model not in models or models[job.recipe.model].is_video  # others learn no clips
     numbers = (
         vars(asked.choose_numbers(models[job.recipe.model]))
         if job.recipe.model in models
@@ -162,8 +163,13 @@ def _describe(visit: Visit, job: Job, training: Training) -> dict[str, Any]:
         "strength": asked.strength,
         "numbers": numbers,
         "pictures_count": len(asked.pictures),
+        "clips_count": _count_clips(visit, job, asked) if is_video else 0,
         "saved_step": training.saved_step,
         "pause_requested": training.pause_requested,
         "loras": [ref for ref in training.loras if find_lora_file(ref, settings.loras_dir) is not None],
         "job": job.to_json(),
     }
+
+
+def _count_clips(visit: Visit, job: Job, asked: AskedTraining) -> int:
+    return sum(trainings.find_lessons(visit.database.read, asked, owner=job.owner).values())

@@ -1,8 +1,9 @@
 """Runs a job that trains: pictures and captions into its folder, the engine in this process, the LoRA into the list.
 
 The folder `training/<job>` of the data directory holds the engine's state, from which the same job goes on after a
-pause, a crash or a restart; the pictures lie there only while it runs. A wish to end reaches the engine after its
-next step, which saves; before the first step there is nothing to save, and the work ends at once.
+pause, a crash or a restart, and a copy of the LoRA that it learns on from; the pictures lie there only while it runs.
+A wish to end reaches the engine after its next step, which saves; before the first step there is nothing to save, and
+the work ends at once.
 Not here: what trains (learning.py), the rows (jobs/trainings.py).
 """
 
@@ -33,7 +34,7 @@ from studio.jobs.costs.estimates import History, Measured
 from studio.jobs.job import Job
 from studio.jobs.training import choose_sample_every
 from studio.jobs.trainings import Training
-from studio.library import files, training_files
+from studio.library import files, training_files, training_starts
 from studio.worker.bench import Bench
 from studio.worker.desk import Made
 from studio.worker.learning import Lesson
@@ -60,11 +61,13 @@ def run(bench: Bench, job: Job) -> None:
     folder = bench.settings.training_dir / job.id
     watch = _Watch(bench, job, training, model)
     try:
+        if training.asked.start_from is not None:
+            training_starts.keep_start(folder, training.asked.start_from, bench.settings.loras_dir)
         _write_data(bench, job, training, folder / training_files.DATA)
         bench.resident.leave(watch.on_progress)
         lesson = Lesson(
             settings=make_settings(job, training, model, folder),
-            model=model,
+            model=training_starts.with_start(model, folder),
             name=training.name,
             output=folder,
             stop=watch.stop,

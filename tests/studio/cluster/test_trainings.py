@@ -11,6 +11,7 @@ from typing import Any, cast
 import pytest
 from fastapi.testclient import TestClient
 
+from pipelines.loras.files import find_lora_file
 from pipelines.models.catalog import Catalog
 from studio.cluster import dispatcher, giving, storing
 from studio.database import Database
@@ -19,6 +20,7 @@ from studio.settings import Settings
 from studio.worker.learning import Learnt, Lesson, pretend_to_learn
 from studio.worker.loop import Worker
 from studio.worker.resident import Resident
+from tests.conftest import encode_lora
 from tests.studio.cluster.machines import Machine, Machines, until
 from tests.studio.cluster.test_dispatcher import serve
 
@@ -47,11 +49,13 @@ def work_on(
     *,
     step_s: float = 0.01,
     hear: Callable[[dict[str, Any]], object] = lambda _event: None,
+    see: Callable[[Lesson], object] = lambda _lesson: None,
 ) -> Iterator[None]:
-    """Lets a machine's worker run what comes, in a thread; `hear` is told what trainings tell."""
+    """Lets a machine's worker run what comes, in a thread; `hear` is told what trainings tell, `see` which begin."""
     ending = threading.Event()
 
     def learn(lesson: Lesson) -> Learnt:
+        see(lesson)
         told = replace(lesson, on_event=lambda event: (hear(event), lesson.on_event(event)))
         return pretend_to_learn(told, step_s=step_s)
 
@@ -98,20 +102,27 @@ def test_a_training_pauses_on_one_machine_and_ends_on_another(
 ) -> None:
     database = cast("Any", client.app).state.studio.database
     two, three = Machine(tmp_path / "two"), Machine(tmp_path / "three")
+    started_from: list[bytes] = []
+
+    def see(lesson: Lesson) -> None:
+        file = find_lora_file(lesson.settings.start_from or "", lesson.model.loras_dir)
+        assert file is not None
+        started_from.append(file.read_bytes())
 
     async def begin() -> None:
         async with serve(settings, database, Machines(two=two)):
-            with work_on(two, catalog):
+            with work_on(two, catalog, see=see):
                 await until("a saved step", lambda: read_saved(database, job_id))
                 client.post(f"/api/v1/trainings/{job_id}/pause").raise_for_status()
                 await until("the pause", lambda: read_state(database, job_id) == "paused")
 
     async def go_on() -> None:
         async with serve(settings, database, Machines(three=three)):
-            with work_on(three, catalog, step_s=0.0):
+            with work_on(three, catalog, step_s=0.0, see=see):
                 await until("its end", lambda: read_state(database, job_id) == "done")
 
     asyncio.run(begin())
+    client.delete("/api/v1/loras/pixel").raise_for_status()
     paused_at = read_saved(database, job_id)
     assert 0 < paused_at < STEPS
     client.post(f"/api/v1/trainings/{job_id}/continue").raise_for_status()
@@ -123,9 +134,25 @@ def test_a_training_pauses_on_one_machine_and_ends_on_another(
     assert all(client.get(sample["url"]).is_success for sample in training["samples"])
     assert client.get(f"/api/v1/outputs/{job_id}-0").json()["recipe"]["loras"] == [{"ref": "zorb", "scale": 1.0}]
     assert (settings.loras_dir / "zorb.safetensors").is_file()
-    sent = [[file.name for file in one.settings.loras_dir.iterdir()] for one in (two, three)]
-    assert sent == [["pixel.safetensors"]] * 2, "what it learns on from, and nothing of what it makes"
+    assert started_from == [encode_lora("sdxl")] * 2, "what it learns on from came along, though it was deleted"
+    assert not [*two.settings.loras_dir.glob("*"), *three.settings.loras_dir.glob("*")]
     assert not [*two.settings.training_dir.glob("*"), *three.settings.training_dir.glob("*")]
+
+
+def test_a_training_whose_lora_went_before_it_was_sent_fails_with_a_card_that_says_so(
+    settings: Settings, client: TestClient, job_id: str, tmp_path: Path
+) -> None:
+    database = cast("Any", client.app).state.studio.database
+    client.delete("/api/v1/loras/pixel").raise_for_status()
+
+    async def give() -> None:
+        async with serve(settings, database, Machines(two=Machine(tmp_path / "two"))):
+            await until("its end", lambda: read_state(database, job_id) == "failed")
+
+    asyncio.run(give())
+    error = client.get(f"/api/v1/jobs/{job_id}").json()["error"]
+    assert error["title"] == "The LoRA to go on from is gone"
+    assert error["detail"] == "This training begins from the LoRA 'pixel', which is not here any more."
 
 
 def test_a_pause_before_the_first_step_keeps_the_pictures_that_were_made_first(

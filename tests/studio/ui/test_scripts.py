@@ -8,6 +8,8 @@ from pathlib import Path
 
 import pytest
 
+from studio.jobs import training
+from studio.library import uploaded_clips, uploads
 from studio.ui import bundle, page
 
 SCRIPTS = page.STATIC_DIR / "js"
@@ -65,6 +67,20 @@ def test_every_import_names_a_file_and_what_it_exports(scripts: dict[str, Script
     for path, target, names in list_imports(scripts):
         assert target in scripts, f"{path} imports {target}, which is not there"
         assert names <= scripts[target].exports, f"{path} asks {target} for more than it exports"
+
+
+@pytest.mark.parametrize(
+    ("path", "name", "limit"),
+    [
+        ("create/inputs.js", "MAX_BYTES", uploads.MAX_BYTES),
+        ("train/pictures.js", "MAX_CLIP_BYTES", uploaded_clips.MAX_BYTES),
+        ("train/pictures.js", "MAX", training.MAX_PICTURES),
+        ("train/tile.js", "MAX_CAPTION", training.MAX_CAPTION_CHARS),
+    ],
+)
+def test_a_limit_of_the_page_is_the_servers(path: str, name: str, limit: int) -> None:
+    found = re.search(rf"^(?:export )?const {name} = ([\de]+);", (SCRIPTS / path).read_text("utf-8"), re.MULTILINE)
+    assert found is not None and float(found[1]) == limit
 
 
 def test_every_export_is_imported(scripts: dict[str, Script]) -> None:

@@ -1,5 +1,6 @@
 """What the first host of a slice does for the others; what several do together is tested in cluster/test_ray.py."""
 
+from collections.abc import Callable
 from dataclasses import replace
 from pathlib import Path
 from typing import Any
@@ -10,12 +11,14 @@ import pytest
 from pipelines.errors import Cancelled, ModelError
 from pipelines.families.fake import FakeFamily
 from pipelines.generate import generate_together
+from pipelines.loras.files import find_lora_file
 from pipelines.models.catalog import Catalog
 from pipelines.recipes.recipe import Recipe
 from pipelines.recipes.resolving import resolve
 from pipelines.stages import Progress, ignore_progress
 from pipelines.training.settings import TrainingSettings
 from pipelines.training.stop import Stop
+from studio.library import training_packs, training_starts
 from studio.worker import slice as module
 from studio.worker.gauges import FAKE_DEVICE
 from studio.worker.learning import Learnt, Lesson
@@ -99,6 +102,27 @@ def test_a_lesson_hears_a_wish_to_end_where_all_hosts_agree_to_stop(catalog: Cat
     alone = replace(lesson, stop=Stop(), on_event=fail)
     with pytest.raises(OSError, match="prior"):
         lead(replace(open_fake(), learn=learn), tmp_path).learn(alone)
+
+
+def test_another_host_learns_on_from_the_lora_that_came_with_the_work(
+    catalog: Catalog, tmp_path: Path, add_lora: Callable[..., Path], monkeypatch: pytest.MonkeyPatch
+) -> None:
+    content = (file := add_lora("pixel")).read_bytes()
+    training_starts.keep_start(tmp_path / "first", "pixel", file.parent)
+    packed = training_packs.pack(tmp_path / "first", leaves_out=module.SHOWN_ONLY) or b""
+    monkeypatch.setattr(module.hosts, "share", lambda _topic, _own: packed)
+    seen: list[bytes] = []
+
+    def learn(lesson: Lesson) -> Learnt:
+        found = find_lora_file("pixel", lesson.model.loras_dir)
+        assert found is not None
+        seen.append(found.read_bytes())
+        return Learnt(files=())
+
+    file.unlink()
+    follower = module._Follower(replace(open_fake(), learn=learn), tmp_path, lambda: catalog)
+    follower.learn(model=catalog.default.id, name="zorb", folder="training/job", settings={"start_from": "pixel"})
+    assert seen == [content]
 
 
 def test_a_preview_is_drawn_at_once_and_not_too_often() -> None:

@@ -210,6 +210,7 @@ def test_a_model_of_videos_learns_clips_and_pictures(
     done = client.get(f"/api/v1/trainings/{answer.json()['id']}").json()
     assert done["job"]["state"] == "done"
     assert [one["is_video"] for one in done["pictures"]] == [True, False]
+    assert (done["pictures_count"], done["clips_count"]) == (2, 1)
     still, moving = (client.get(done["samples"][-1]["url"], params=one) for one in ({}, {"moving": True}))
     assert still.content != moving.content, "all of it, not its middle frame"
 

@@ -11,6 +11,8 @@ import pytest
 from fastapi.testclient import TestClient
 
 from pipelines.files.metadata import read_recipe_of
+from pipelines.loras.files import find_lora_file
+from pipelines.loras.settings import find_adapter_config
 from pipelines.messages import say
 from pipelines.models.catalog import Catalog, Shape
 from pipelines.runtime.weights import hub
@@ -23,7 +25,7 @@ from studio.database import Database
 from studio.jobs import claims, queue, trainings
 from studio.jobs.line.places import read_places
 from studio.jobs.states import JobState
-from studio.library import uploads
+from studio.library import training_packs, training_starts, uploads
 from studio.library.records import read_output
 from studio.library.uploads import Quota
 from studio.settings import Settings
@@ -556,6 +558,8 @@ def test_models_that_cannot_learn_are_no_choice(client: TestClient, catalog: Cat
     ids = [model["id"] for model in client.get("/api/v1/trainings/choices").json()["models"]]
     assert "demo-sdxl" in ids
     assert "clips" not in ids
+    learnt = {one["id"]: one["clip_s"] for one in client.get("/api/v1/trainings/choices").json()["models"]}
+    assert (learnt["demo-sdxl"], learnt["demo-wan"]) == (None, 17 / 8)
     assert not [model.id for model in catalog.models if model.min_images and model.id in ids]
 
 
@@ -657,6 +661,77 @@ def test_a_lora_that_is_here_learns_on_as_a_new_one_with_its_own_rank(
     for wrong in ("nothing", str(file), "other"):
         assert ask(expects=422, name="a", start_from=wrong)["fields"].keys() == {"start_from"}
     assert ask(expects=422, name="a", start_from="pixel", rank=2)["fields"].keys() == {"rank"}
+
+
+def start_of(lesson: Lesson) -> bytes:
+    """The LoRA that a lesson learns on from, as the engine finds it."""
+    file = find_lora_file(lesson.settings.start_from or "", lesson.model.loras_dir)
+    assert file is not None
+    return file.read_bytes()
+
+
+@pytest.mark.parametrize("ref", ["pixel", "tmp/12"])  # names as states and unfinished files have
+def test_a_lora_that_learns_on_may_be_deleted_or_replaced_after_the_first_attempt(
+    client: TestClient, worker: Worker, encode_lora: Callable[..., bytes], ask: Ask, ref: str
+) -> None:
+    settings = worker.settings
+    file = settings.loras_dir / f"{ref}.safetensors"
+    file.parent.mkdir(parents=True)
+    file.write_bytes(encode_lora("sdxl", rows=3))
+    job_id, seen, usual = ask(start_from=ref), list[bytes](), worker.learn
+
+    def learn(lesson: Lesson) -> Learnt:
+        seen.append(start_of(lesson))
+        return usual(lesson)
+
+    worker.learn = learn
+    first = file.read_bytes()
+    interrupt(worker, 5, lambda: client.post(f"/api/v1/trainings/{job_id}/pause"))
+    worker.run_next()
+    work = settings.training_dir / job_id
+    assert training_starts.has_start(work, ref) and not training_packs.is_being_written(work)
+    assert (packed := training_packs.pack(work)) is not None
+    training_packs.unpack(packed, work)
+    assert training_starts.has_start(work, ref), "what goes to another machine has it"
+    for act in (file.unlink, lambda: file.write_bytes(encode_lora("sdxl", rows=5))):
+        act()
+        client.post(f"/api/v1/trainings/{job_id}/continue").raise_for_status()
+        if len(seen) == 1:
+            interrupt(worker, 10, lambda: client.post(f"/api/v1/trainings/{job_id}/pause"))
+        assert worker.run_next()
+    assert seen == [first] * 3
+    assert look(client, job_id)["job"]["state"] == "done"
+    assert [*work.iterdir()] == [work / "shown"]
+
+
+def test_a_description_of_pefts_is_copied_with_the_lora_that_it_is_of(
+    settings: Settings, tmp_path: Path, encode_lora: Callable[..., bytes]
+) -> None:
+    place = settings.loras_dir / "mine"
+    place.mkdir(parents=True)
+    (place / "adapter_model.safetensors").write_bytes(encode_lora("sdxl"))
+    (place / "adapter_config.json").write_text("{}", "utf-8")
+    training_starts.keep_start(tmp_path, "mine", settings.loras_dir)
+    copied = find_lora_file("mine", tmp_path / training_starts.START)
+    assert copied is not None and find_adapter_config(copied) is not None
+
+
+def test_a_training_whose_lora_went_before_its_first_attempt_says_so_and_goes_on_once_it_is_back(
+    client: TestClient, worker: Worker, ask: Ask, add_lora: Callable[..., Path]
+) -> None:
+    content = (file := add_lora("pixel")).read_bytes()
+    job_id = ask(start_from="pixel")
+    file.unlink()
+    worker.run_next()
+    job = look(client, job_id)["job"]
+    assert (job["state"], job["error"]["title"]) == ("failed", "The LoRA to go on from is gone")
+    refused = client.post(f"/api/v1/trainings/{job_id}/continue")
+    assert refused.status_code == 409
+    assert "'pixel', which is not here any more" in refused.json()["error"]["detail"]
+    file.write_bytes(content)
+    client.post(f"/api/v1/trainings/{job_id}/continue").raise_for_status()
+    worker.run_next()
+    assert look(client, job_id)["job"]["state"] == "done"
 
 
 def test_trainings_are_listed_newest_first(client: TestClient, ask: Ask) -> None:

@@ -175,6 +175,6 @@ def test_past_the_quota_the_answer_says_what_to_do(client: TestClient, encode_pi
     answer = client.post(URL, files={"file": encode_picture("blue")})
     assert answer.status_code == 429
     error = answer.json()["error"]
-    assert error["title"] == "Too many pictures are waiting"
-    assert error["detail"].startswith("Pictures that no job has used yet: 1 (0 MB); at most 1 ")
+    assert error["title"] == "Too many uploads are waiting"
+    assert error["detail"].startswith("Pictures and clips that no job has used yet: 1 (0 MB); at most 1 ")
     assert error["advice"].startswith("Generate or train with them, or wait")

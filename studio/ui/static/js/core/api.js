@@ -122,9 +122,9 @@ export async function readFileRecipe(file, model) {
   return read(response, await response.text());
 }
 
-/** A recipe's input by its id: an upload, or an output. */
 const isUpload = (id) => id.startsWith("upload-");
 
+/** A recipe's input by its id: an upload, or an output. */
 export const inputThumbPath = (id) => `api/v1/${isUpload(id) ? "uploads" : "outputs"}/${encodeURIComponent(id)}/thumb`;
 
 /** Of a picture or clip itself. */

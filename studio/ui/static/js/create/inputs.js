@@ -98,7 +98,7 @@ export function addFiles(files) {
   leftOut.clear();
   if (files.some(({ size }) => size <= MAX_BYTES)) makeRoom();
   for (const file of files) {
-    if (file.size > MAX_BYTES) leave(file.name, t("inputs.tooLarge"));
+    if (file.size > MAX_BYTES) leave(file.name, t("inputs.tooLarge", { size: MAX_BYTES / 1e6 }));
     else if (items.length >= max) leave(file.name, tooMany(max));
     else items.push(send(file));
   }

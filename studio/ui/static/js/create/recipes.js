@@ -51,7 +51,7 @@ export function offerText(text) {
 /** True when the panel opened. Without a recipe it opens only for those who asked for one (`isWanted`). */
 export async function offerRecipe(file, { isWanted }) {
   if (file.size > MAX_BYTES) {
-    if (isWanted) openPanel(panelOfError(file, { title: t("recipe.tooLarge"), detail: t("recipe.tooLargeDetail") }, null));
+    if (isWanted) openPanel(panelOfError(file, { title: t("recipe.tooLarge"), detail: t("recipe.tooLargeDetail", { size: MAX_BYTES / 1e6 }) }, null));
     return isWanted;
   }
   const slow = setTimeout(() => toast(t("recipe.reading", { name: file.name })), SLOW_MS);

@@ -10,6 +10,7 @@ import { t, together } from "../core/text.js";
 import { said, saidList } from "../core/translate_server.js";
 import { drawCurve } from "./curve.js";
 import { numbersText } from "./form.js";
+import { countText } from "./pictures.js";
 import { openSample } from "./sample.js";
 
 const MAX_SHOWN = 24; // samples of one training
@@ -46,9 +47,9 @@ export function updateCard(card, training, job, actions) {
 }
 
 function factsOf(training) {
-  const { model, pictures_count: count, numbers, trigger } = training;
+  const { model, pictures_count: count, clips_count: clips, numbers, trigger } = training;
   const word = trigger && t("train.word", { word: trigger });
-  return [modelOf(model)?.title ?? model, t("train.count", { count }), word, numbersText(numbers)].filter(Boolean).join(" · ");
+  return [modelOf(model)?.title ?? model, countText(count, clips), word, numbersText(numbers)].filter(Boolean).join(" · ");
 }
 
 function stateText(training, job) {

@@ -5,11 +5,11 @@ import { arrowsChoose, el, find, keyed, setText } from "../core/dom.js";
 import { bytes, moneyText, seconds } from "../core/format.js";
 import { recallJson, remember } from "../core/memory.js";
 import { clearOnChange, clearMessage, focusProblem, tellProblems } from "../core/problems.js";
-import { mayTrain, state } from "../core/store.js";
+import { mayTrain, onChange, state } from "../core/store.js";
 import { locale, named, t, together } from "../core/text.js";
 import { toast } from "../core/toasts.js";
 import { loadLoras, nameOf } from "../create/loras.js";
-import { areLacking, countPictures, countUnsent, forgetPictures, forgiveCaptions, markPictures, mountPictures, readPictures, replacePictures } from "./pictures.js";
+import { areLacking, countClips, countPictures, countUnsent, forgetPictures, forgiveCaptions, markPictures, mountPictures, readPictures, replacePictures } from "./pictures.js";
 
 const KEY = "lumesh.train";
 const LINES = ["trigger", "name", "sample", "prior"];
@@ -22,6 +22,7 @@ let choices = null;
 let draft = { trigger: "", name: "", sample: "", prior: "", model: "", start: "", strength: "usual", keep: "scenes" };
 let hasNamed = false; // by hand; until then the name follows the trigger
 let isSending = false;
+let drawnLoras; // as the choice of one to go on from has them
 let tellsLacking = false; // the message at the trigger
 
 /** `sent(id)` is called with each training that was queued. */
@@ -62,6 +63,7 @@ export function mountForm(sent) {
     submit(sent);
   });
   drawForm();
+  onChange(() => state.loras !== drawnLoras && drawForm()); // one was deleted, or trained
 }
 
 /** Models and LoRAs come and go, and each training makes the next one's time better known. */
@@ -85,7 +87,7 @@ export async function fillForm(training) {
     sample: sampleOf(training),
     prior: prior.filter((prompt) => prompt !== AUTO).join("\n"),
     model: model ? model.id : draft.model,
-    start: training.start_from ?? "",
+    start: (model && startOf(model, training.start_from)?.ref) ?? "",
     strength,
     keep: prior.length ? "prior" : preserve ? "scenes" : "off",
   });
@@ -116,12 +118,13 @@ function sampleOf({ sample_prompts: [prompt = ""], pictures: [first], trigger })
 
 /** What of a training the form has no place for, as sentences. */
 function lostOf({ model: id, start_from: ref, sample_prompts: samples, numbers, strength, preserve, prior_prompts: prior }, model) {
-  const own = model && numbersOf(model.strengths[strength], startOf(model));
+  const start = model && startOf(model, ref);
+  const own = model && numbersOf(model.strengths[strength], start);
   const isMixed = prior.length > 1 && prior.includes(AUTO);
   const isOwn = !own || ["steps", "rank", "learning_rate"].every((name) => own[name] === numbers[name]);
   return [
     model ? "" : t("train.filledOtherModel", { model: id }),
-    !ref || (model && startOf(model)) ? "" : t("train.filledStart", { name: ref }),
+    !ref || start ? "" : t("train.filledStart", { name: ref }),
     isOwn ? "" : t("train.filledNumbers", { numbers: numbersText(numbers), strength: t(`train.${strength}`) }),
     isMixed || (prior.length > 0 && !preserve) ? t("train.filledKeep") : "",
     samples.length > 1 ? t("train.filledSample", { count: samples.length - 1 }) : "",
@@ -132,7 +135,10 @@ function lostOf({ model: id, start_from: ref, sample_prompts: samples, numbers, 
 const startsOf = (model) => (state.loras ?? []).filter(({ kind, rank, models }) => kind === "LoRA" && rank > 0 && models.includes(model.id));
 
 /** The one that was chosen, if it is here and of this model. */
-const startOf = (model) => startsOf(model).find(({ ref }) => ref === draft.start);
+const startOf = (model, chosen = draft.start) => startsOf(model).find(({ ref }) => ref === chosen);
+
+/** Whether the one that was chosen is not here any more, as far as it is known which are. */
+const isStartLost = () => Boolean(draft.start && state.loras && !state.loras.some(({ ref }) => ref === draft.start));
 
 /** What learns on keeps its rank. */
 const numbersOf = (numbers, start) => (start ? { ...numbers, rank: start.rank } : numbers);
@@ -152,16 +158,10 @@ function drawForm() {
     const line = find(`lu-train-${name}`);
     if (line.value !== draft[name]) line.value = draft[name];
   }
-  const models = choices?.models ?? [];
-  keyed(find("lu-train-model"), models, {
-    key: ({ id }) => id,
-    create: ({ id }) => el("option", { value: id }),
-    update: (option, { title, is_here: isHere }) => setText(option, isHere ? named(title) : t("model.away", { title: named(title) })),
-  });
-  const model = models.find(({ id }) => id === draft.model) ?? models.find(({ id }) => id === choices.default);
-  if (model) find("lu-train-model").value = model.id;
-  setText(find("lu-train-model-note"), model ? modelText(model) : "");
-  const start = model && drawStart(model);
+  drawnLoras = state.loras;
+  const model = drawModels(choices?.models ?? []);
+  setText(find("lu-train-model-note"), model ? together(clipText(model), modelText(model)) : "");
+  const start = drawStart(model);
   for (const name of CHOSEN)
     for (const button of find(`lu-train-${name}`).querySelectorAll("[role=radio]")) {
       const isChosen = button.dataset.key === draft[name];
@@ -176,19 +176,44 @@ function drawForm() {
   find("lu-train-go").setAttribute("aria-disabled", String(isSending));
 }
 
-/** Fills the choice of a LoRA to learn on from, which is there where there is one; returns what is chosen. */
+/** Fills the choice of a model; returns the chosen one, if it is here. One that was chosen and is gone stays in sight, and
+ *  the server refuses it: without it, another model would learn than was asked for. */
+function drawModels(models) {
+  const chosen = choices && (draft.model || choices.default);
+  const model = models.find(({ id }) => id === chosen);
+  const lost = chosen && !model ? [{ id: chosen, text: t("train.lost", { name: chosen }) }] : [];
+  const textOf = ({ title, is_here: isHere }) => (isHere ? named(title) : t("model.away", { title: named(title) }));
+  keyed(find("lu-train-model"), [...lost, ...models.map((one) => ({ id: one.id, text: textOf(one) }))], {
+    key: ({ id }) => id,
+    create: ({ id }) => el("option", { value: id }),
+    update: (option, { text }) => setText(option, text),
+  });
+  if (chosen) find("lu-train-model").value = chosen;
+  return model;
+}
+
+/** Fills the choice of a LoRA to learn on from, which is there where there is one; returns what is chosen.
+ *  One that was chosen and is gone stays in sight: without it, another LoRA would be learnt than was asked for. */
 function drawStart(model) {
-  const starts = startsOf(model);
-  find("lu-train-start-row").hidden = !starts.length;
-  keyed(find("lu-train-start"), [{ ref: "" }, ...starts], {
+  const starts = (model ? startsOf(model) : []).map((lora) => ({ ref: lora.ref, text: nameOf(lora) }));
+  const lost = isStartLost() ? [{ ref: draft.start, text: t("train.lost", { name: draft.start }) }] : [];
+  find("lu-train-start-row").hidden = !starts.length && !lost.length;
+  keyed(find("lu-train-start"), [{ ref: "", text: t("train.startNew") }, ...lost, ...starts], {
     key: ({ ref }) => ref,
     create: ({ ref }) => el("option", { value: ref }),
-    update: (option, lora) => setText(option, lora.ref ? nameOf(lora) : t("train.startNew")),
+    update: (option, { text }) => setText(option, text),
   });
-  const start = startOf(model);
-  find("lu-train-start").value = start?.ref ?? "";
+  const start = model && startOf(model);
+  find("lu-train-start").value = start?.ref ?? lost[0]?.ref ?? "";
   setText(find("lu-train-start-note"), start ? t("train.startNote") : "");
   return start;
+}
+
+/** What becomes of the clips, as soon as some are there: they are sent for minutes. */
+function clipText({ clip_s: time }) {
+  const count = countClips();
+  if (!count) return "";
+  return time === null ? t("train.clipsRefused", { count }) : t("train.clipsLearnt", { time: seconds(time) });
 }
 
 /** Whose weights learn, where they are others', and what has to come first. */
@@ -242,7 +267,11 @@ function costText(numbers, prior) {
   const learning = draft.keep !== "off" && hasTrigger() ? numbers : numbers.alone;
   if (learning.seconds === null) return t("train.unknownTime");
   const count = countPrior(prior);
-  const like = learning.is_planned ? t("train.planned") : learning.is_about ? t("train.takenFromOthers") : "";
+  const like = learning.is_planned
+    ? t(learning.is_about ? "train.plannedAbout" : "train.planned")
+    : learning.is_about
+      ? t("train.takenFromOthers")
+      : "";
   if (count && prior.picture.seconds === null) return together(t("train.takesThen", { time: seconds(learning.seconds) }), like);
   const sum = (name) => learning[name] + count * prior.picture[name];
   const time = seconds(sum("seconds"));
@@ -255,6 +284,10 @@ async function submit(sent) {
   showProblems({});
   if (!countPictures()) {
     showProblems({ pictures: t("train.noPictures") });
+    return;
+  }
+  if (isStartLost()) {
+    showProblems({ start_from: t("train.startGone", { name: draft.start }) });
     return;
   }
   isSending = true;
@@ -287,6 +320,7 @@ async function submit(sent) {
   } catch (error) {
     if (!(error instanceof ApiError)) throw error;
     const { fields } = error;
+    if (fields.start_from) loadLoras().catch(() => undefined); // it was deleted elsewhere
     showProblems(Object.keys(fields).length ? fields : { training: together(error.detail, error.advice) });
   } finally {
     isSending = false;

@@ -15,7 +15,7 @@ import { MAX_CAPTION, createTile, updateTile } from "./tile.js";
 
 const KEY = "lumesh.train.pictures";
 const MAX = 500;
-const MAX_CLIP_BYTES = 300e6; // the server's limit
+const MAX_CLIP_BYTES = 300e6; // the server's limit, as MAX is
 const CLIP = /\.(mp4|m4v|mov|webm|mkv|avi|mpe?g|wmv|3gp|mts|m2ts|ts|ogv|flv)$/i; // of some a browser does not know the type
 const SMALL_PX = 256; // half of what the smallest model but the demos learns from: more than doubled, edges blur
 
@@ -60,6 +60,17 @@ export const readPictures = () => pictures.filter(({ id }) => id).map(({ id, cap
 
 export const countPictures = () => pictures.length;
 
+/** How many of them are clips. */
+export const countClips = () => pictures.filter(({ isVideo }) => isVideo).length;
+
+/** So many, as people say it. */
+export function countText(total, clips) {
+  const told = total > clips && t("train.count", { count: total - clips });
+  if (!clips) return told || "";
+  const also = t("train.countClips", { count: clips });
+  return told ? t("train.countBoth", { pictures: told, clips: also }) : also;
+}
+
 /** How many files have not come; 0 when all are there, those too that were added meanwhile. */
 export async function countUnsent() {
   const unsent = new Set();
@@ -96,8 +107,9 @@ export function addTrainFiles(files) {
   const texts = files.filter(isText);
   for (const file of files.filter((one) => !isText(one))) {
     const isVideo = isClip(file);
+    const most = isVideo ? MAX_CLIP_BYTES : MAX_BYTES;
     if (!isVideo && !file.type.startsWith("image/")) leftOut.add(file.name, t("train.onlyPictures"));
-    else if (file.size > (isVideo ? MAX_CLIP_BYTES : MAX_BYTES)) leftOut.add(file.name, t(isVideo ? "train.clipTooLarge" : "inputs.tooLarge"));
+    else if (file.size > most) leftOut.add(file.name, t(isVideo ? "train.clipTooLarge" : "inputs.tooLarge", { size: most / 1e6 }));
     else if (pictures.length >= MAX) leftOut.add(file.name, t("train.tooMany", { count: MAX }));
     else pictures.push(ofFile(file));
   }
@@ -238,7 +250,7 @@ function arrive(picture, upload) {
   const same = pictures.find((other) => other !== picture && other.id === upload.id);
   if (same && pictures.includes(picture)) {
     pictures = pictures.filter((other) => other !== picture);
-    leftOut.add(picture.name, t("train.already", { place: pictures.indexOf(same) + 1 }));
+    leftOut.add(picture.name, t(same.isVideo ? "train.alreadyClip" : "train.already", { place: pictures.indexOf(same) + 1 }));
   }
   changed();
 }
@@ -294,15 +306,15 @@ function remove(picture) {
   pictures = pictures.filter((other) => other !== picture);
   changed();
   const next = pictures[Math.min(place, pictures.length - 1)];
-  (tileOf(next)?.querySelector("button") ?? find("lu-train-add")).focus();
-  offerBack(before, t("train.removed", { place: place + 1 }));
+  (tileOf(next)?.querySelector(".lu-train-remove") ?? find("lu-train-add")).focus();
+  offerBack(before, t(picture.isVideo ? "train.removedClip" : "train.removed", { place: place + 1 }));
 }
 
 const tileOf = (picture) => picture && find("lu-train-pictures").querySelector(`[data-key="${picture.key}"]`);
 
 function drawPictures() {
   const total = pictures.length;
-  setText(find("lu-train-count"), total ? t("train.count", { count: total }) : "");
+  setText(find("lu-train-count"), countText(total, countClips()));
   find("lu-train-clear").hidden = !total;
   find("lu-train-all-row").hidden = total < 2;
   find("lu-train").dataset.empty = String(!total);

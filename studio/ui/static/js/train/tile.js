@@ -24,7 +24,7 @@ export function createTile(picture, { write, remove, again, lose }) {
       el("img", { alt: "", decoding: "async", onerror: () => lose(picture) }),
       el("span.lu-input-state", {}),
       el("button.lu-icon-button.lu-train-play", { type: "button", hidden: true, onclick: (event) => play(event.currentTarget, picture) }, icon("play")),
-      el("button.lu-icon-button", { type: "button", onclick: () => remove(picture), title: t("common.remove") }, icon("close")),
+      el("button.lu-icon-button.lu-train-remove", { type: "button", onclick: () => remove(picture), title: t("common.remove") }, icon("close")),
     ),
     el("button.lu-button.lu-train-again", { type: "button", onclick: () => again(picture) }, t("train.again")),
     area,
@@ -38,15 +38,16 @@ export function updateTile(tile, { picture, place }) {
   if (picture.thumb && image.getAttribute("src") !== picture.thumb) image.src = picture.thumb;
   setText(tile.querySelector(".lu-input-state"), stateOf(picture));
   tile.dataset.gone = String(picture.isGone);
-  const [player, remove] = tile.querySelectorAll(".lu-train-art button");
+  const player = tile.querySelector(".lu-train-play");
   player.hidden = !picture.isVideo || !picture.id;
   drawPlayer(player, place);
-  remove.setAttribute("aria-label", t("train.remove", { place: place + 1 }));
+  const isVideo = picture.isVideo;
+  tile.querySelector(".lu-train-remove").setAttribute("aria-label", t(isVideo ? "train.removeClip" : "train.remove", { place: place + 1 }));
   const again = tile.querySelector(".lu-train-again");
   again.hidden = !picture.hasFailed;
   again.setAttribute("aria-label", t("common.named", { name: t("train.again"), value: picture.name }));
   const area = tile.querySelector("textarea");
-  area.setAttribute("aria-label", t("train.captionOf", { place: place + 1 }));
+  area.setAttribute("aria-label", t(isVideo ? "train.captionOfClip" : "train.captionOf", { place: place + 1 }));
   const message = tile.querySelector(".lu-message");
   const isWrong = picture.problem !== null;
   tile.classList.toggle("lu-wrong", isWrong);

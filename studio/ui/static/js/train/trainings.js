@@ -113,13 +113,12 @@ export function noteTraining(job) {
 export function noteTrainingEnd(job) {
   const name = job.title;
   if (isShown("train")) loadChoices().catch(() => undefined); // the form is for the next one, which it tells of
+  else if (job.state === "done") loadLoras().catch(() => undefined); // they are read again before they are used
   if (job.state === "paused") toast(t("train.paused", { name }));
   else if (job.state === "cancelled") {
     if (job.started_at) toast(t("train.cancelled", { name })); // one that waited leaves the line before everybody's eyes
-  } else if (job.state === "done") {
-    loadLoras().catch(() => undefined); // it is read again before it is used
-    toast(t("train.done", { name }), { label: t("train.use"), act: () => useEnded(job.id) });
-  } else toast(t("train.failed", { name, title: said(job.error, "title") || t("state.failed") }));
+  } else if (job.state === "done") toast(t("train.done", { name }), { label: t("train.use"), act: () => useEnded(job.id) });
+  else toast(t("train.failed", { name, title: said(job.error, "title") || t("state.failed") }));
 }
 
 async function useEnded(id) {
