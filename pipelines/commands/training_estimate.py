@@ -9,8 +9,8 @@ from dataclasses import dataclass
 from typing import Any
 
 from pipelines.commands import options
-from pipelines.commands.known_plans import FLAGS_OF_OTHERS, find_kept, make_question
-from pipelines.models.catalog import Shape
+from pipelines.commands.known_plans import find_kept, make_question
+from pipelines.models.catalog import Shape, find_folder
 from pipelines.plan import training, training_report
 from pipelines.plan.topologies import LARGEST_HOST, Topology, find_machine, find_topology
 from pipelines.training.settings import TrainingSettings
@@ -20,6 +20,7 @@ from pipelines.training.settings import TrainingSettings
 class TrainingEstimate:
     """What is known before: `answer` is None where nothing is; `command` asks the TPU compiler.
 
+    Without a `command` no plan is made of such a training, for the reason `obstacle`, a clause.
     `machine` is this one, or where that is no TPU which is known, the one to plan for (not `is_here`).
     """
 
@@ -28,7 +29,8 @@ class TrainingEstimate:
     is_here: bool
     steps: int
     sizes: int
-    command: str
+    command: str | None
+    obstacle: str = ""
 
     def describe(self) -> dict[str, Any]:
         """Returns it for JSON."""
@@ -40,6 +42,8 @@ class TrainingEstimate:
 
     def tell(self) -> list[str]:
         """Returns it in sentences."""
+        if self.command is None:
+            return [f"What it takes is not known before: {self.obstacle}"]
         if not self.is_here:
             return [f"What it would take on a TPU is estimated by its compiler, without one: {self.command}"]
         if self.answer is None:
@@ -61,15 +65,27 @@ def estimate(
     machine = here or find_topology(LARGEST_HOST)
     shape = Shape.parse(next(iter(checked.buckets)))
     question = make_question(settings, checked.model, machine, shape=shape, batch_size=checked.batch_size)
-    is_planned = here is not None and settings.mesh in (None, f"dp={devices}")
+    obstacle = _find_obstacle(settings, checked, devices=devices)
+    is_planned = here is not None and not obstacle
     return TrainingEstimate(
         answer=find_kept(question, checked.model, place) if is_planned else None,
         machine=machine,
         is_here=here is not None,
         steps=checked.steps,
         sizes=len(checked.buckets),
-        command=shlex.join(_write_command(question, settings, machine, steps=checked.steps)),
+        command=None if obstacle else shlex.join(_write_command(question, settings, machine, steps=checked.steps)),
+        obstacle=obstacle,
     )
+
+
+def _find_obstacle(settings: TrainingSettings, checked: Any, *, devices: int) -> str:
+    """Returns why `plan --train` cannot be about this training, "" where it can."""
+    if settings.mesh is not None and checked.devices != devices:
+        return (f"a plan is for all devices of a topology, each with pictures of its own (dp={devices}), and this "
+                f"training's mesh is {settings.mesh}")  # fmt: skip
+    if find_folder(checked.model) is None:
+        return f"plans are made by configs that lie here, and those of {checked.model.id} are on the hub"
+    return ""
 
 
 def _write_command(
@@ -84,6 +100,6 @@ def _write_command(
         if value and value != TrainingSettings.model_fields[name].default:
             words += [f"--{name}", str(value)]
     for name, value in question.others.items():
-        if name in FLAGS_OF_OTHERS:
-            words += [f"--{name}"] if value is True else [f"--{name}", str(value)]
+        flag = f"--{name.replace('_', '-')}"
+        words += [flag] if value is True else [flag, str(value)]
     return words

@@ -18,7 +18,7 @@ from pipelines.errors import ModelError, RecipeError
 from pipelines.families.trainable import Learner
 from pipelines.loras.files import LoraFile
 from pipelines.messages import Message, english, join, say, say_count
-from pipelines.models.catalog import Model, Shape, find_folder
+from pipelines.models.catalog import Model, Shape
 from pipelines.models.model import FULL
 from pipelines.runtime.devices import hosts
 from pipelines.runtime.devices.mesh import build_mesh
@@ -34,6 +34,7 @@ from pipelines.training.data.sources import read_examples
 from pipelines.training.refusals import check_folders, check_name, check_output, check_samples, find_strange
 from pipelines.training.results.report import check_report
 from pipelines.training.settings import DEFAULT_STEPS, TrainingSettings
+from pipelines.training.sizes import find_multiple, takes_buckets
 from pipelines.training.start import find_start
 
 BATCH_SIZE = 8
@@ -295,11 +296,6 @@ def choose_name(settings: TrainingSettings) -> str:
     return plain or "training"
 
 
-def _takes_buckets(settings: TrainingSettings, model: Model) -> bool:
-    """Tells whether sizes of several proportions are trained; a resolution is diffusers' square where that is known."""
-    return settings.buckets if settings.buckets is not None else settings.resolution is None or model.is_video
-
-
 def _hold_out(
     settings: TrainingSettings, found: Found, model: Model
 ) -> tuple[tuple[Example, ...], tuple[Example, ...], tuple[Message, ...]]:
@@ -372,7 +368,7 @@ def _schedule(
         seed=settings.seed,
         prior_weight=settings.prior_weight,
         flips=settings.random_flip,
-        crops=0 if settings.center_crop or _takes_buckets(settings, model) else CROPS,
+        crops=0 if settings.center_crop or takes_buckets(settings, model) else CROPS,
     )
     return Data(examples=examples, cuts=cutting.cuts, schedule=schedule), cutting.notes
 
@@ -391,9 +387,9 @@ def _cut(settings: TrainingSettings, model: Model, learner: Learner, examples: S
     fps, shapes = float(model.fps or 0), list(model.shapes)
     if settings.frames is not None:
         shapes = [replace(one, frames=settings.frames) for one in shapes]
-    if not _takes_buckets(settings, model):
+    if not takes_buckets(settings, model):
         return choose_square(examples, side, frames=_list_lengths(settings, model), fps=fps)
-    multiple = _find_multiple(model, learner)
+    multiple = find_multiple(model, learner)
     return choose_buckets(examples, shapes, multiple=multiple, area=side**2, fps=fps)
 
 
@@ -407,16 +403,11 @@ def _list_lengths(settings: TrainingSettings, model: Model) -> set[int]:
     return {settings.frames} if settings.frames is not None else {shape.frames for shape in model.shapes}
 
 
-def _find_multiple(model: Model, learner: Learner) -> int:
-    folder = find_folder(model.choose_start())
-    return learner.size_multiple if folder is None else learner.find_size_multiple(folder)
-
-
 def _check_square(settings: TrainingSettings, model: Model, learner: Learner) -> dict[str, Message]:
     """Refuses a square of which a model of videos would have half a token."""
-    if not model.is_video or settings.resolution is None or _takes_buckets(settings, model):
+    if not model.is_video or settings.resolution is None or takes_buckets(settings, model):
         return {}
-    multiple = _find_multiple(model, learner)
+    multiple = find_multiple(model, learner)
     if settings.resolution % multiple == 0:
         return {}
     return {

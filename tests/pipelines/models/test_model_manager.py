@@ -106,6 +106,10 @@ from pipelines.models.catalog import load_catalog
 model = find_model(load_catalog(), {REPO!r})
 """
 """What `train` does with a repository that no model of the catalogue comes from."""
+_KNOWN = """
+from pipelines.training.configs import find_known_configs
+print(find_known_configs(model).name)
+"""
 
 
 @pytest.mark.process
@@ -132,8 +136,10 @@ def test_a_repository_is_added_at_the_commit_that_it_is_at(tmp_path: Path) -> No
         )
 
     with run_hub(files) as hub:
-        trained = start("-c", f"{_OPEN}print(model.repo, model.revision, model.variant, model.family, model.steps)")
-        assert trained.stdout.split() == [REPO, COMMIT, "fp16", "sdxl", "25"], trained.stderr
+        trained = start(
+            "-c", f"{_OPEN}print(model.repo, model.revision, model.variant, model.family, model.steps)\n{_KNOWN}"
+        )
+        assert trained.stdout.split() == [REPO, COMMIT, "fp16", "sdxl", "25", COMMIT], trained.stderr
         assert not home.exists()
         done = run("add", REPO, "--name", "mine")
         assert done.returncode == 0, done.stderr

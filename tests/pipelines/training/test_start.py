@@ -9,6 +9,7 @@ import pytest
 from safetensors.numpy import save_file
 
 from pipelines.errors import RecipeError
+from pipelines.loras.files import inspect_lora
 from pipelines.models.catalog import load_catalog
 from pipelines.training.checks import tell_start
 from pipelines.training.settings import TrainingSettings
@@ -93,3 +94,23 @@ def test_what_cannot_learn_on_is_refused(tmp_path: Path) -> None:
     plain = save_pair(tmp_path / "plain.safetensors", rank=4)
     with pytest.raises(RecipeError, match="start_from: .* it is for sdxl models, not for demo-flux2"):
         find_start(ask(str(plain)), catalog.get("demo-flux2"))
+
+
+@pytest.mark.parametrize(
+    ("ranks", "found"),
+    [
+        ({"double_blocks_0_img_mlp_0": 16, "double_blocks_0_img_mlp_2": 8}, 16),
+        ({"double_blocks_0_img_attn_qkv": 48, "double_blocks_0_img_mlp_0": 16}, 16),  # q, k and v one upon the other
+        ({"double_blocks_0_img_attn_qkv": 48, "double_blocks_0_txt_attn_qkv": 16}, 16),
+    ],
+)
+def test_the_rank_of_a_file_is_the_largest_that_a_layer_needs(
+    tmp_path: Path, ranks: dict[str, int], found: int
+) -> None:
+    file = tmp_path / "mixed.safetensors"
+    parts = {f"lora_unet_{layer}.lora_down.weight": (rank, 32) for layer, rank in ranks.items()}
+    parts |= {f"lora_unet_{layer}.lora_up.weight": (96, rank) for layer, rank in ranks.items()}
+    save_file({name: np.ones(shape, np.float32) for name, shape in parts.items()}, file)
+    lora = inspect_lora(file)
+    assert (lora.problem, lora.rank) == (None, found)
+    assert take_rank(ask(str(file), model="demo-flux2"), load_catalog().get("demo-flux2")).rank == found
