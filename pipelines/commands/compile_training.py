@@ -18,9 +18,9 @@ from pipelines.messages import english
 from pipelines.models.catalog import Model, Shape
 from pipelines.plan.topologies import find_topology
 from pipelines.stages import Progress
+from pipelines.training.first_lora import find_first_lora, take_rank
 from pipelines.training.settings import TrainingSettings, read_name, read_settings
 from pipelines.training.sizes import choose_size, find_multiple, find_size_problem, parse_size
-from pipelines.training.start import find_start, take_rank
 
 _UNUSED = ("coordinator", "processes", "process", "check", "allow_cpu", "pack")
 
@@ -58,7 +58,7 @@ def compile_training(
         problems.attempt(lambda: check_output(output))
     if settings is not None and found is not None:
         settings = take_rank(settings, found)
-        problems.attempt(lambda: find_start(settings, found))
+        problems.attempt(lambda: find_first_lora(settings, found))
     problems.tell()
     assert machine is not None and settings is not None and found is not None
     start = found.choose_start(revision=settings.revision, variant=settings.variant)

@@ -25,9 +25,9 @@ from pipelines.plan import training, training_report
 from pipelines.plan.topologies import Topology, find_topology
 from pipelines.runtime.devices.platform import prepare_compiler
 from pipelines.stages import Progress
+from pipelines.training.first_lora import find_first_lora, take_rank
 from pipelines.training.settings import DEFAULT_STEPS, TrainingSettings, read_settings
 from pipelines.training.sizes import choose_size, find_multiple, find_size_problem, parse_size
-from pipelines.training.start import find_start, take_rank
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -133,7 +133,7 @@ def _check(asked: Asked, place: options.DataDirectory) -> _Checked:
         problems.add("chip_price", english(f"{asked.chip_price} is no price"))
     if settings is not None and model is not None:
         settings = take_rank(settings, model)
-        problems.attempt(lambda: find_start(settings, model))
+        problems.attempt(lambda: find_first_lora(settings, model))
     problems.tell()
     assert settings is not None and machine is not None and model is not None and shape is not None
     assert batch_size is not None

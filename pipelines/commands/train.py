@@ -23,9 +23,9 @@ from pipelines.models.moved import find_repository
 from pipelines.models.own_models import make_id
 from pipelines.runtime.devices import hosts, pods
 from pipelines.training.configs import find_known_configs
+from pipelines.training.first_lora import take_rank
 from pipelines.training.results.installing import check_targets, install
 from pipelines.training.settings import FLAGS, TrainingSettings, read_name, read_settings
-from pipelines.training.start import take_rank
 
 if TYPE_CHECKING:
     from pipelines.commands.training_estimate import TrainingEstimate

@@ -20,9 +20,11 @@ from pipelines.loras.files import LoraFile
 from pipelines.messages import Message, english, join, say, say_count
 from pipelines.models.catalog import Model, Shape
 from pipelines.models.model import FULL
+from pipelines.registry import find_architecture
 from pipelines.runtime.devices import hosts
 from pipelines.runtime.devices.mesh import build_mesh
 from pipelines.runtime.weights.components import read_json
+from pipelines.training.configs import find_known_configs
 from pipelines.training.data.batches import Schedule, hold_out
 from pipelines.training.data.buckets import Bucketing, choose_buckets, choose_square, cut_into_pieces, join_buckets
 from pipelines.training.data.cuts import Bucket
@@ -31,11 +33,12 @@ from pipelines.training.data.lengths import list_too_long
 from pipelines.training.data.prompts import list_prior_prompts
 from pipelines.training.data.rows import CaptionRules, Data
 from pipelines.training.data.sources import read_examples
+from pipelines.training.engine.first_values import check_first_values
+from pipelines.training.first_lora import find_first_lora
 from pipelines.training.refusals import check_folders, check_name, check_output, check_samples, find_strange
 from pipelines.training.results.report import check_report
 from pipelines.training.settings import DEFAULT_STEPS, TrainingSettings
 from pipelines.training.sizes import find_multiple, takes_buckets
-from pipelines.training.start import find_start
 
 BATCH_SIZE = 8
 """Pictures a step where nothing is asked, rounded up so that every device has as many."""
@@ -56,7 +59,7 @@ class Checked:
     held: Data | None
     captions: CaptionRules
     prior_prompts: tuple[str, ...]
-    start: LoraFile | None
+    first_lora: LoraFile | None
     steps: int
     batch_size: int
     devices: int
@@ -169,7 +172,8 @@ def check_training(settings: TrainingSettings, model: Model, learner: Learner, *
     }
     lora = None
     try:
-        lora = find_start(settings, model)
+        lora = find_first_lora(settings, model)
+        _check_first_values(lora, settings, model, learner)
     except RecipeError as error:
         problems |= error.fields
     if found.problems and "data" not in problems:
@@ -208,7 +212,7 @@ def check_training(settings: TrainingSettings, model: Model, learner: Learner, *
             preserve=settings.preserve,
         ),
         prior_prompts=list_prior_prompts(settings, model),
-        start=lora,
+        first_lora=lora,
         steps=choose_steps(settings, data.schedule.steps_per_epoch),
         batch_size=batch,
         devices=devices,
@@ -221,6 +225,16 @@ def check_training(settings: TrainingSettings, model: Model, learner: Learner, *
             *_tell_settings(settings),
         ),
     )
+
+
+def _check_first_values(lora: LoraFile | None, settings: TrainingSettings, model: Model, learner: Learner) -> None:
+    """Raises RecipeError for a LoRA that cannot learn on, where the model's configs are here already."""
+    start = model.choose_start()
+    folder = find_known_configs(start)
+    if lora is None or folder is None:
+        return
+    architecture: Any = find_architecture(model)
+    check_first_values(lora, settings, learner, model=start, folder=folder, spell=architecture.spell)
 
 
 def _check_start(model: Model) -> None:

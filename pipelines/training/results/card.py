@@ -111,7 +111,7 @@ def _list_numbers(settings: TrainingSettings, checked: Checked, *, steps: int) -
         "learning rate": f"{settings.rate:g}, {settings.schedule}",
         "optimizer": settings.optimizer,
         **({"rank": f"{settings.rank}, alpha {settings.alpha or settings.rank:g}"} if settings.lora else {}),
-        **({"learnt on from": _name_first(checked.start)} if checked.start is not None else {}),
+        **({"learnt on from": _name_first(checked.first_lora)} if checked.first_lora is not None else {}),
         **({"expert": settings.expert} if settings.expert else {}),
         **({"average of the weights": f"decay {settings.ema:g}"} if settings.ema else {}),
         "written in": settings.save_precision,

@@ -12,8 +12,8 @@ from pipelines.errors import RecipeError
 from pipelines.loras.files import inspect_lora
 from pipelines.models.catalog import load_catalog
 from pipelines.training.checks import tell_start
+from pipelines.training.first_lora import find_first_lora, hash_lora, take_rank
 from pipelines.training.settings import TrainingSettings
-from pipelines.training.start import find_start, hash_start, take_rank
 
 
 @pytest.mark.parametrize("size", ["4b", "9b"])
@@ -72,28 +72,28 @@ def test_a_lora_learns_on_by_its_name_or_as_a_file_with_its_own_rank_or_more(tmp
     for text in ("zorb", "zorb.safetensors", str(file)):
         settings = take_rank(ask(text), model)
         assert settings.rank == 24
-        found = find_start(settings, model)
+        found = find_first_lora(settings, model)
         assert found is not None
         assert found.path.samefile(file)
     assert take_rank(ask("zorb", rank=32), model).rank == 32
     with pytest.raises(RecipeError, match="rank: that of zorb is 24"):
-        find_start(take_rank(ask("zorb", rank=16), model), model)
+        find_first_lora(take_rank(ask("zorb", rank=16), model), model)
     with pytest.raises(RecipeError, match="start_from: there is no LoRA other"):
-        find_start(take_rank(ask("other"), model), model)
-    before = hash_start(find_start(take_rank(ask("zorb"), model), model))
+        find_first_lora(take_rank(ask("other"), model), model)
+    before = hash_lora(find_first_lora(take_rank(ask("zorb"), model), model))
     save_pair(file, rank=25)
-    assert hash_start(find_start(take_rank(ask("zorb"), model), model)) != before
-    assert hash_start(None) is None
+    assert hash_lora(find_first_lora(take_rank(ask("zorb"), model), model)) != before
+    assert hash_lora(None) is None
 
 
 def test_what_cannot_learn_on_is_refused(tmp_path: Path) -> None:
     catalog = load_catalog()
     dora = save_pair(tmp_path / "dora.safetensors", rank=4, lora_magnitude_vector=80)
     with pytest.raises(RecipeError, match="start_from: .*dora.safetensors cannot be learnt on from: it is a DoRA"):
-        find_start(ask(str(dora)), catalog.get("demo-sdxl"))
+        find_first_lora(ask(str(dora)), catalog.get("demo-sdxl"))
     plain = save_pair(tmp_path / "plain.safetensors", rank=4)
     with pytest.raises(RecipeError, match="start_from: .* it is for sdxl models, not for demo-flux2"):
-        find_start(ask(str(plain)), catalog.get("demo-flux2"))
+        find_first_lora(ask(str(plain)), catalog.get("demo-flux2"))
 
 
 @pytest.mark.parametrize(
