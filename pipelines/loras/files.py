@@ -58,6 +58,8 @@ _FOREIGN = re.compile(
 
 _JOINED = re.compile(r"[._](to_(added_)?)?qkv$")  # queries, keys and values, which are layers of their own here
 
+_OF_TEXT = re.compile(r"(lora_te\d?_|text_encoder|te\d?\.)")
+
 _UNMEASURED: Mapping[str, Mapping[str, tuple[int, ...]]] = MappingProxyType({})
 
 
@@ -338,11 +340,11 @@ def find_family(names: Iterable[str], layers: Mapping[str, Mapping[str, tuple[in
 def _find_rank(layers: Mapping[str, Mapping[str, tuple[int, ...]]]) -> int:
     """Returns the largest rank of the pairs, 0 without any.
 
-    A pair for queries, keys and values in one may be theirs one upon the other, of three times the rank of each: such
-    count only where there are no others.
+    A pair for queries, keys and values in one may be theirs one upon the other, of three times the rank of each: such,
+    and those of text encoders, count only where there are no others.
     """
     ranks = {layer: parts["down"][0] for layer, parts in layers.items() if parts.get("down")}
-    of_one = [rank for layer, rank in ranks.items() if not _JOINED.search(layer)]
+    of_one = [rank for layer, rank in ranks.items() if not _JOINED.search(layer) and not _OF_TEXT.match(layer)]
     return max(of_one) if of_one else min(ranks.values(), default=0)
 
 

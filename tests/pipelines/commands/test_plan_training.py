@@ -85,6 +85,12 @@ def test_an_answer_is_kept_and_shown_only_for_what_it_was_made_of(
     assert read(plan(f"{ASKED} --again --json"))["rank"] == 3
     assert file.read_text("utf-8").count("\n") == 1  # only what can be read is kept with a new answer
 
+    file.unlink()
+    file.mkdir()
+    code, _, err = plan(ASKED)
+    assert code == 0 and "cannot be read, and what it says would be compiled again" in err
+    assert "the answer cannot be kept" in err
+
 
 def test_what_is_known_is_answered_without_jax(tmp_path: Path) -> None:
     words = ["plan", "--train", "--model", "flux2-klein-4b", "--batch", "8", "--json", "--data-dir", str(tmp_path)]
@@ -155,6 +161,14 @@ def test_nothing_that_is_asked_for_is_passed_over(plan: Callable[[str], tuple[in
     (tmp_path / "other.jsonl").write_text('{"a": 1}\n', "utf-8")
     code, _, err = plan(f"{ASKED} --answers {tmp_path}/other.jsonl")
     assert code == 2 and "holds something else than answers of this command" in err
+
+
+@pytest.mark.parametrize(("flags", "parts"), [("", 4), ("--strict", 1)])
+def test_a_strict_plan_tries_no_more_parts_than_a_strict_training(
+    plan: Callable[[str], tuple[int, str, str]], flags: str, parts: int
+) -> None:
+    found = read(plan(f"--train --model flux2-klein-9b --full --topology v6e-1 --batch 4 {flags} --json"))
+    assert (found["fits"], found["accumulate"]) == (False, parts)
 
 
 def test_the_page_of_one_model_ends_with_one_object(plan: Callable[[str], tuple[int, str, str]]) -> None:

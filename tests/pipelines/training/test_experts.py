@@ -7,6 +7,8 @@ from typing import Any, cast
 import numpy as np
 import pytest
 from diffusers import WanPipeline
+from safetensors import safe_open
+from safetensors.torch import save_file
 
 from pipelines import registry
 from pipelines.errors import RecipeError
@@ -24,6 +26,7 @@ from pipelines.training.engine.denoiser import Origin
 from pipelines.training.engine.first_values import read_first_lora
 from pipelines.training.engine.loop import Stop
 from pipelines.training.place import Place
+from pipelines.training.results.samples import Sampler
 from pipelines.training.run import train
 from pipelines.training.settings import read_settings
 from tests.pipelines.families.wan.conftest import KINDS, PROMPT, make_small, write_checkpoint
@@ -68,10 +71,31 @@ def test_each_expert_learns_and_diffusers_takes_both_files(tmp_path: Path, cache
         assert "begins anew" not in " ".join(map(str, notes))
         assert not read_of(file, model, other, notes)
         assert f"has nothing for {other}, whose own begins anew" in str(notes[-1])
+    made = {name: make_sample(tmp_path / name, model, cache_dir, high=high, low=low, strong=name)
+            for name in ("none", "again", "high", "low")}  # fmt: skip
+    assert made["none"] == made["again"]
+    assert len({*made.values()}) == 3, "the file of each expert changes what is made with both"
     for expert, file in (("low", high), ("high", low)):
         asked = settings.model_copy(update={"start_from": str(file), "expert": expert})
         with pytest.raises(RecipeError, match=f"and the {expert}-noise one learns"):
             check_training(asked, model, registry.find_learner(model), name="clip")
+
+
+def make_sample(folder: Path, model: Model, cache_dir: Path, *, high: Path, low: Path, strong: str) -> bytes:
+    """Returns a sample of the second expert, after that one's LoRA was made much stronger which is `strong`."""
+    folder.mkdir()
+    files: list[Path] = []
+    for expert, file in (("high", high), ("low", low)):
+        with safe_open(file, "pt") as stored:
+            tensors = {name: stored.get_tensor(name) * (100 if expert == strong else 1) for name in stored.keys()}  # noqa: SIM118
+            save_file(tensors, folder / file.name, stored.metadata())
+        files.append(folder / file.name)
+    sampler = Sampler(model, [PROMPT], cache_dir=cache_dir, seed=0, on_progress=ignore_progress)
+    (sample,) = sampler.make(files[1], folder, beside=files[:1])
+    sampler.close()
+    recipe = read_recipe_of(sample)
+    assert recipe is not None and [lora.ref for lora in recipe.loras] == [high.stem, low.stem]
+    return sample.read_bytes()
 
 
 def read_of(file: Path, model: Model, component: str, notes: list[Message]) -> Mapping[str, Any]:

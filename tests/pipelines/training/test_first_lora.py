@@ -102,14 +102,16 @@ def test_what_cannot_learn_on_is_refused(tmp_path: Path) -> None:
         ({"double_blocks_0_img_mlp_0": 16, "double_blocks_0_img_mlp_2": 8}, 16),
         ({"double_blocks_0_img_attn_qkv": 48, "double_blocks_0_img_mlp_0": 16}, 16),  # q, k and v one upon the other
         ({"double_blocks_0_img_attn_qkv": 48, "double_blocks_0_txt_attn_qkv": 16}, 16),
+        ({"double_blocks_0_img_mlp_0": 4, "te1_text_model_encoder_layers_0_self_attn_q_proj": 64}, 4),
     ],
 )
 def test_the_rank_of_a_file_is_the_largest_that_a_layer_needs(
     tmp_path: Path, ranks: dict[str, int], found: int
 ) -> None:
     file = tmp_path / "mixed.safetensors"
-    parts = {f"lora_unet_{layer}.lora_down.weight": (rank, 32) for layer, rank in ranks.items()}
-    parts |= {f"lora_unet_{layer}.lora_up.weight": (96, rank) for layer, rank in ranks.items()}
+    names = {f"lora_{layer}" if layer.startswith("te") else f"lora_unet_{layer}": rank for layer, rank in ranks.items()}
+    parts = {f"{layer}.lora_down.weight": (rank, 32) for layer, rank in names.items()}
+    parts |= {f"{layer}.lora_up.weight": (96, rank) for layer, rank in names.items()}
     save_file({name: np.ones(shape, np.float32) for name, shape in parts.items()}, file)
     lora = inspect_lora(file)
     assert (lora.problem, lora.rank) == (None, found)
