@@ -139,10 +139,12 @@ def _describe_strength(numbers: Numbers, model: Model, worker: WorkerRow, histor
         measured = lessons.make_measure(model.id)
         is_about = seconds is not None and not history.is_measured(measured, programs)
         step_s = history.step_s(measured, programs)
-        planned = planned_trainings.find_step(model, worker.devices, hosts=worker.hosts) if seconds is None else None
+        planned = None
+        if seconds is None:
+            planned = planned_trainings.find_step(model, worker.devices, hosts=worker.hosts, rank=numbers.rank)
         if planned is not None:
             step_s = planned.step_s * lessons.count_shown(programs)
-            seconds, is_about = steps * step_s, programs == TWINS or numbers.rank != planned.rank
+            seconds, is_about = steps * step_s, programs == TWINS or planned.is_about
         return {
             **lessons.describe_cost(seconds, worker),
             "step_s": step_s,

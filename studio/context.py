@@ -10,7 +10,7 @@ from studio.access.identify import Door
 from studio.access.limits import Limiter
 from studio.database import Database
 from studio.jobs.workers import WorkerRow, read_worker
-from studio.library.uploads import UPLOAD_QUOTA, Quota
+from studio.library.uploads import TRAINER_QUOTA, UPLOAD_QUOTA, Quota
 from studio.models import LiveCatalog
 from studio.services import first_model
 from studio.services.condition import Condition
@@ -38,6 +38,8 @@ class Studio:
     condition: Condition = field(default_factory=Condition)
     downloads: Downloads = field(default_factory=Downloads)
     upload_quota: Quota = UPLOAD_QUOTA
+    trainer_quota: Quota = TRAINER_QUOTA
+    """The quota of unused uploads for those who may train."""
     hub_endpoint: str | None = None
     """The hub's address, if it is neither the public one nor HF_ENDPOINT."""
     pings: Limiter = field(default_factory=lambda: Limiter(count=PINGS_EACH, period_s=60.0))
@@ -46,6 +48,8 @@ class Studio:
     """Who waits for the hub, so that a hub that hangs keeps no other request waiting."""
     upload_turn: asyncio.Lock = field(default_factory=asyncio.Lock)
     """Held while an uploaded file is decoded, one at a time: it takes up to 960 MB (pipelines/pictures/reading.py)."""
+    clip_turn: asyncio.Lock = field(default_factory=asyncio.Lock)
+    """Held while a clip is written anew, one at a time, which takes minutes: pictures do not wait for it."""
 
     @property
     def catalog(self) -> Catalog:

@@ -24,7 +24,7 @@ from studio.library import records, uploads
 from studio.library.presets import gallery
 from studio.library.presets.store import Entry
 from studio.library.records import Output
-from studio.library.uploads import Upload
+from studio.library.uploads import Quota, Upload
 
 
 class NotFoundError(LumeshError):
@@ -134,6 +134,11 @@ class Visit:
         if access.mode is Mode.OPEN or person.is_admin:
             return True
         return not access.who_may_train.isdisjoint((EVERYBODY, person.name.casefold(), person.owner.casefold()))
+
+    @property
+    def upload_quota(self) -> Quota:
+        """The limits on the visitor's unused uploads: those who may train bring more."""
+        return self.studio.trainer_quota if self.may_train else self.studio.upload_quota
 
     def require_trainer(self) -> None:
         """Raises NotAllowedError for somebody who may not train."""

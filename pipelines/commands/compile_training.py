@@ -95,7 +95,8 @@ def _find_sizes(
 ) -> tuple[list[Shape], int]:
     """Returns the shapes, and the pictures a step: of the data, or as asked, or the model's default shape."""
     from pipelines import registry
-    from pipelines.training.checks import check_training, choose_batch
+    from pipelines.training.batch_size import choose_batch
+    from pipelines.training.checks import check_training
 
     if settings.data:
         spread = settings.model_copy(update={"mesh": f"dp={devices}"})

@@ -1,13 +1,19 @@
 """Videos that people bring, as players show them: upright, with square pixels, on white, in the range of screens.
 
-One is measured by decoding it, and read frame by frame: a large one takes the memory of a frame. Only containers of
-videos are opened, and nothing but the file itself: a playlist under a video's name would have ffmpeg read other files.
+One is measured by decoding it, and read frame by frame: a large one takes the memory of a few frames. Pixels, frames a
+second and the time that reading takes have limits, as a small file may ask for any of them. Only containers of videos
+are opened, and nothing but the file itself: a playlist under a video's name would have ffmpeg read other files.
 Not here: videos of our own (video.py), GIFs (training/data/clips.py).
 """
 
+import errno
+import os
 import re
+import select
+import signal
 import subprocess
 import tempfile
+import time
 from collections.abc import Iterator
 from dataclasses import dataclass
 from pathlib import Path
@@ -21,6 +27,11 @@ from pipelines.messages import Message, english, say
 
 MEASURED_S = 150.0  # decoded to measure a video; 1025 frames, the most that are learnt, are 128 s at 8 a second
 MOST_PIXELS = 40_000_000  # of a frame, as of a picture that is not made smaller: 8K has 33 million
+MOST_DECODED_PIXELS = 70_000_000  # as ffmpeg counts, sides rounded up: more is refused before it is decoded
+MOST_FPS = 300.0  # on the mean; phones film up to 240 a second
+MOST_READ_S = 600.0  # for a whole file; a page's proxy waits longer (studio/hosting/nginx.conf)
+MOST_FRAME_S = 120.0  # until the next frame is there
+_THREADS = ("-threads", "4")  # each holds frames: with one a core, a file of 8K would take gigabytes on a large host
 PLAIN_CRF = 12  # of what is written anew: x264's loss at it is less than that of most cameras
 CONTAINERS = "mov,matroska,avi,mpeg,mpegvideo,mpegts,asf,flv,ogg,gif,png_pipe,apng,webp_pipe,jpeg_pipe,h264,hevc,m4v"
 HDR_TRANSFERS = ("smpte2084", "arib-std-b67")  # PQ and HLG
@@ -42,17 +53,33 @@ _ON_WHITE = (
 _COMPLAINT = re.compile(r"^(?:\[[^]]*@ 0x[0-9a-f]+\] )*\[(?:error|fatal|panic)\] (.*)$", re.MULTILINE)
 
 
+_TOO_LARGE = re.compile(r"Picture size (\d+)x(\d+) exceeds specified max pixel count")
+_ENDED_FROM_OUTSIDE = (-signal.SIGKILL, -signal.SIGTERM, -signal.SIGINT)  # all others are ffmpeg's own
+
+
 class ForeignVideoError(LumeshError):
     """A video that cannot be read."""
 
     title = say("This video cannot be used")
 
 
+class VideoInterruptedError(LumeshError):
+    """Reading a video was ended from outside, which says nothing of the video."""
+
+    title = say("This video could not be read to its end")
+
+    def __init__(self) -> None:
+        super().__init__(
+            say("The system ended the program that reads it, as it does when memory runs out."),
+            advice=say("Try again."),
+        )
+
+
 @dataclass(frozen=True, kw_only=True)
 class VideoSize:
     """A video's size as players show it, upright, its length, and `notes` on what of it is not in its frames.
 
-    Of one longer than MEASURED_S the `frames` are estimated.
+    Of one longer than what was measured the `frames` are estimated.
     """
 
     width: int
@@ -88,19 +115,17 @@ class _Stream:
         ]
 
 
-def measure_video(file: Path) -> VideoSize:
-    """Reads a video's size, frames and mean frame rate, decoding its first MEASURED_S; raises ForeignVideoError.
+def measure_video(file: Path, *, most_seconds: float = MEASURED_S) -> VideoSize:
+    """Reads a video's size, frames and mean frame rate, decoding its first seconds; raises ForeignVideoError.
 
-    What ffmpeg complains of is damaged.
+    What ffmpeg complains of is damaged. Raises VideoInterruptedError and OSError as well.
     """
-    stream = _open_stream(file)
+    stream, most_frames = _open_stream(file), int(most_seconds * MOST_FPS)
     # Frames are counted, since headers of WebM do not say.
-    done = subprocess.run(
-        _command(file, stream, "-t", f"{MEASURED_S:g}")
-        + ["-vf", _SQUARE, "-f", "framehash", "-hash", "adler32", "-fps_mode", "vfr", "-"],
-        capture_output=True,
-        check=False,
-        stdin=subprocess.DEVNULL,
+    done = _run(
+        _command(file, stream, "-t", f"{most_seconds:g}")
+        + ["-vf", _SQUARE, "-frames:v", str(most_frames + 1)]
+        + ["-f", "framehash", "-hash", "adler32", "-fps_mode", "vfr", "-"]
     )
     text, complaints = done.stdout.decode("ascii", "replace"), done.stderr.decode("utf-8", "replace")
     tick = re.search(r"^#tb 0: (\d+)/(\d+)$", text, re.MULTILINE)
@@ -108,10 +133,17 @@ def measure_video(file: Path) -> VideoSize:
     rows = [line.split(",") for line in text.splitlines() if line[:1].isdigit()]
     if done.returncode or _COMPLAINT.search(complaints) or tick is None or size is None or not rows:
         raise _refuse(complaints)
+    if int(size[1]) * int(size[2]) > MOST_PIXELS:  # with its pixels made square
+        raise _refuse_pixels(size)
+    if len(rows) > most_frames:
+        raise ForeignVideoError(
+            say("It has more than {most} frames a second.", most=f"{MOST_FPS:g}"),
+            advice=say("Save it with fewer; films have 24."),
+        )
     ticks = int(rows[-1][2]) + max(int(rows[-1][3]), 1) - int(rows[0][2])
     seconds = ticks * int(tick[1]) / int(tick[2])
     fps, frames = len(rows) / seconds, len(rows)
-    if seconds > MEASURED_S - 1:
+    if seconds > most_seconds - 1:
         frames = max(frames, int(fps * _find_duration_s(complaints)))
     return VideoSize(width=int(size[1]), height=int(size[2]), frames=frames, fps=fps, notes=stream.notes)
 
@@ -122,7 +154,7 @@ def read_frames(
     """Yields the first `frames` frames of a video of this size, or what there are, uint8 (height, width, 3).
 
     Frames are left out or repeated until there are `fps` a second from the first one on, or from `start_s` on. Raises
-    ForeignVideoError.
+    ForeignVideoError, also for a frame that takes too long, and VideoInterruptedError.
     """
     stream = _open_stream(file)
     # The first frame alone is there whatever the rate; of less than half a frame's time the filter would leave none.
@@ -134,12 +166,14 @@ def read_frames(
     ]
     size, count = width * height * 3, 0
     with tempfile.TemporaryFile() as told:
-        with subprocess.Popen(command, stdout=subprocess.PIPE, stderr=told, stdin=subprocess.DEVNULL) as process:
+        pipes = {"stdout": subprocess.PIPE, "stderr": told, "stdin": subprocess.DEVNULL}
+        with subprocess.Popen(command, bufsize=0, **pipes) as process:
             assert process.stdout is not None, "it is a pipe"
             try:
-                while len(content := process.stdout.read(size)) == size:
+                while len(content := _read_from(process.stdout.fileno(), size)) == size:
                     count += 1
                     yield np.frombuffer(content, np.uint8).reshape(height, width, 3)
+                _check_end(process.wait())
             finally:
                 process.kill()
         told.seek(0)
@@ -150,19 +184,55 @@ def read_frames(
 def write_plain(file: Path, plain: Path, *, most_seconds: float, most_side: int) -> None:
     """Writes the beginning of a video anew as an MP4 that every browser plays, without sound and what else is told.
 
-    Its longer side has at most `most_side` pixels. Raises ForeignVideoError.
+    Its longer side has at most `most_side` pixels. Raises ForeignVideoError, VideoInterruptedError, and OSError where
+    the disk is full.
     """
     stream = _open_stream(file)
     fitted = f"scale=w='min(iw,{most_side})':h='min(ih,{most_side})':force_original_aspect_ratio=decrease"
     fitted += f":force_divisible_by=2:out_color_matrix=bt709:out_range=tv,setsar=1,setparams={COLOURS}"
     command = _command(file, stream) + [
         *("-t", f"{most_seconds:g}", "-vf", ",".join([*stream.list_filters(), fitted]), "-fps_mode", "vfr"),
-        *("-c:v", "libx264", "-crf", str(PLAIN_CRF), "-preset", "fast", "-pix_fmt", "yuv420p"),
+        *(*_THREADS, "-c:v", "libx264", "-crf", str(PLAIN_CRF), "-preset", "fast", "-pix_fmt", "yuv420p"),
         *("-map_metadata", "-1", "-map_chapters", "-1", "-movflags", "+faststart", "-f", "mp4", "-y", str(plain)),
     ]
-    done = subprocess.run(command, capture_output=True, check=False, stdin=subprocess.DEVNULL)
+    done = _run(command)
     if done.returncode:
         raise _refuse(done.stderr.decode("utf-8", "replace"))
+
+
+def _run(command: list[str]) -> subprocess.CompletedProcess[bytes]:
+    """Runs ffmpeg to its end; raises what read_frames raises, and OSError where the disk is full."""
+    try:
+        done = subprocess.run(
+            command, capture_output=True, check=False, stdin=subprocess.DEVNULL, timeout=MOST_READ_S
+        )  # fmt: skip
+    except subprocess.TimeoutExpired:
+        raise _refuse_time() from None
+    _check_end(done.returncode)
+    if done.returncode and os.strerror(errno.ENOSPC).encode() in done.stderr:
+        raise OSError(errno.ENOSPC, os.strerror(errno.ENOSPC))
+    return done
+
+
+def _check_end(code: int) -> None:
+    if code in _ENDED_FROM_OUTSIDE:
+        raise VideoInterruptedError
+
+
+def _read_from(pipe: int, size: int) -> bytearray:
+    """Reads `size` bytes, or less at the end; raises ForeignVideoError where they take too long to come."""
+    content, count, until_s = bytearray(size), 0, time.monotonic() + MOST_FRAME_S
+    news = select.poll()  # select knows of no pipes with high numbers, as a busy server has
+    news.register(pipe, select.POLLIN)
+    with memoryview(content) as view:
+        while count < size:
+            if not news.poll(max(0.0, until_s - time.monotonic()) * 1000):
+                raise _refuse_time()
+            if not (came := os.readv(pipe, [view[count:]])):
+                break
+            count += came
+    del content[count:]
+    return content
 
 
 def _find_duration_s(told: str) -> float:
@@ -175,10 +245,11 @@ def _open_stream(file: Path) -> _Stream:
     """Reads what a file's first stream of pictures is; raises ForeignVideoError where it has none, and OSError."""
     if not file.stat().st_size:
         raise ForeignVideoError(say("The file is empty."))
-    done = subprocess.run(_command(file, None), capture_output=True, check=False, stdin=subprocess.DEVNULL)
-    text = done.stderr.decode("utf-8", "replace")
+    text = _run(_command(file, None)).stderr.decode("utf-8", "replace")
     streams = re.split(r"^\[info\]   Stream #0:", text, flags=re.MULTILINE)[1:]
     videos = [one for one in streams if ": Video: " in one.splitlines()[0] and "(attached pic)" not in one]
+    if _TOO_LARGE.search(text):
+        raise _refuse(text)
     if streams and not videos:
         raise ForeignVideoError(say("It has no moving pictures, only sound or other things."))
     if not videos:
@@ -186,10 +257,7 @@ def _open_stream(file: Path) -> _Stream:
     line, _, rest = videos[0].partition("\n")
     size = re.search(r", (\d+)x(\d+)\b", line)
     if size and int(size[1]) * int(size[2]) > MOST_PIXELS:
-        raise ForeignVideoError(
-            say("It has {width}x{height} pixels, and at most {most} megapixels are read.",
-                width=size[1], height=size[2], most=MOST_PIXELS // 1_000_000)
-        )  # fmt: skip
+        raise _refuse_pixels(size)
     codec, *fields = re.split(r", (?![^(]*\))", line.partition(": Video: ")[2])
     name = codec.split()[0]
     is_marked = re.search(r"^\[info\] +alpha_mode +: 1", rest, re.MULTILINE) is not None and name in ALPHA_DECODERS
@@ -206,13 +274,33 @@ def _command(file: Path, stream: _Stream | None, *limits: str) -> list[str]:
     # Levels stand in front of what it tells, so that complaints are known as such.
     base = [imageio_ffmpeg.get_ffmpeg_exe(), "-hide_banner", "-nostats", "-v", "level+info", "-nostdin"]
     opened = ["-protocol_whitelist", "file", "-format_whitelist", CONTAINERS, *limits, "-i", f"file:{file}"]
+    base += [*_THREADS, "-max_pixels", str(MOST_DECODED_PIXELS)]
     return base + [*(stream.decoder if stream else ())] + opened + (["-map", "0:V:0"] if stream else [])
 
 
 def _refuse(told: str) -> ForeignVideoError:
     """Returns the error of a file that ffmpeg does not read, with the first of its complaints, which says the most."""
+    if size := _TOO_LARGE.search(told):
+        return _refuse_pixels(size)
     complaint = _COMPLAINT.search(told)
     if complaint is None or "Format not on whitelist" in complaint[1]:
         return ForeignVideoError(say("It is no video of a kind that is read."))
     reason = complaint[1].removeprefix("Error opening input: ").strip(" .")
     return ForeignVideoError(say("It is damaged, or no video: {reason}.", reason=english(reason)))
+
+
+def _refuse_pixels(size: re.Match[str]) -> ForeignVideoError:
+    return ForeignVideoError(
+        say(
+            "It has {width}x{height} pixels, and at most {most} megapixels are read.",
+            width=size[1],
+            height=size[2],
+            most=MOST_PIXELS // 1_000_000,
+        )
+    )
+
+
+def _refuse_time() -> ForeignVideoError:
+    return ForeignVideoError(
+        say("It takes too long to read."), advice=say("Cut it to what matters, or save it smaller.")
+    )

@@ -184,6 +184,11 @@ def find(
     return found
 
 
+def list_answers(file: Path) -> list[TrainingAnswer]:
+    """Returns the kept answers of the file; raises what `find` raises."""
+    return [_read(line) for line in read_lines(file)]
+
+
 def keep(file: Path, answer: TrainingAnswer) -> None:
     """Adds an answer to the file, in place of an earlier one to the same question, and of lines that hold none."""
     asked = answer.question.describe()

@@ -24,6 +24,7 @@ from pipelines.registry import find_architecture
 from pipelines.runtime.devices import hosts
 from pipelines.runtime.devices.mesh import build_mesh
 from pipelines.runtime.weights.components import read_json
+from pipelines.training.batch_size import choose_batch
 from pipelines.training.configs import find_known_configs
 from pipelines.training.data.batches import Schedule, hold_out
 from pipelines.training.data.buckets import Bucketing, choose_buckets, choose_square, cut_into_pieces, join_buckets
@@ -40,8 +41,6 @@ from pipelines.training.results.report import check_report
 from pipelines.training.settings import DEFAULT_STEPS, TrainingSettings
 from pipelines.training.sizes import find_multiple, takes_buckets
 
-BATCH_SIZE = 8
-"""Pictures a step where nothing is asked, rounded up so that every device has as many."""
 CROPS = 4
 """Places at which a picture may be cut at random, each of which is encoded once."""
 
@@ -282,16 +281,6 @@ def tell_start(model: Model, kind: Literal["lora", "full"] = "lora") -> list[Mes
     if index is not None and index.is_file() and read_json(index).get("is_distilled"):
         return [say("{model} is distilled, and learns poorly: train the base that it was made from", model=model.title)]
     return []
-
-
-def choose_batch(settings: TrainingSettings, pictures: int, devices: int) -> int:
-    """Returns the pictures a step: those asked for, or some eight of which an epoch's last step leaves few unused."""
-    if settings.global_batch_size is not None:
-        return settings.global_batch_size
-    unit = devices * settings.accumulate
-    around = range(-(-BATCH_SIZE // 2 // unit) * unit, max(2 * BATCH_SIZE, unit) + 1, unit)
-    sizes = [size for size in around if size] or [unit]
-    return min(sizes, key=lambda size: (-pictures % size / max(pictures, 1), abs(size - max(BATCH_SIZE, unit))))
 
 
 def choose_steps(settings: TrainingSettings, steps_per_epoch: int) -> int:

@@ -49,8 +49,10 @@ class Place:
                 try:
                     stack.enter_context(FileLock(self.output / LOCK, fallback_to_soft=False).acquire(blocking=False))
                 except Timeout as error:
+                    # NFS may go on locking for a machine that was lost.
                     text = say("another training works in {folder} now; wait for its end, stop it, or choose another "
-                               "folder", folder=self.output)  # fmt: skip
+                               "folder. If none does, as where its machine was lost, remove {lock}",
+                               folder=self.output, lock=self.output / LOCK)  # fmt: skip
                     raise RecipeError({"output": text}) from error
                 except (NotImplementedError, OSError):
                     pass  # what refuses a lock says so itself, or knows none

@@ -1,10 +1,14 @@
 """Files that jobs need, on a worker's machine: stored once by the hash of their bytes, and kept for the next job.
 
-Pictures to start from lie in `cache/inputs` under their hash, LoRAs in `loras/` under their ref, where families look
-for them; folders of peft's keep their files' names. The oldest pictures go when there are more than KEPT_BYTES of them.
+Pictures and clips to start or learn from lie in `cache/inputs` under their hash, LoRAs in `loras/` under their ref,
+where families look for them; folders of peft's keep their files' names. Of more than KEPT_BYTES in `cache/inputs` the
+oldest go, as far as no job asked for them a short while ago: one training may need more. Workers of one machine may
+share it.
 """
 
 import hashlib
+import os
+import time
 from collections.abc import Sequence
 from pathlib import Path, PurePosixPath
 
@@ -15,6 +19,8 @@ from studio.cluster.protocol import Attachment
 from studio.settings import Settings
 
 KEPT_BYTES = 2 * 10**9
+NEEDED_S = 6 * 3600.0
+"""So long a file is kept that a job asked for: until the last of a training's 10 GB came, at 4 Mbit/s, and was read."""
 
 
 class Hashes:
@@ -32,6 +38,13 @@ class Hashes:
                 self._known[file] = (state, hashlib.file_digest(stream, "sha256").hexdigest())
         return self._known[file][1]
 
+    def touch(self, file: Path) -> None:
+        """Marks a file as used now, which changes nothing of its hash; raises OSError."""
+        sha = self.find(file)
+        os.utime(file)
+        found = file.stat()
+        self._known[file] = ((found.st_mtime_ns, found.st_size), sha)
+
 
 class Stock:
     """A worker's files."""
@@ -42,8 +55,14 @@ class Stock:
         self._hashes = Hashes()
 
     def list_missing(self, wanted: Sequence[Attachment]) -> list[Attachment]:
-        """Returns those that must be sent."""
-        return [one for one in wanted if not self._has(one)]
+        """Returns those that must be sent; those that are here are kept for the job that asks."""
+        missing: list[Attachment] = []
+        for one in wanted:
+            if not self._has(one):
+                missing.append(one)
+            elif not one.ref:
+                self._hashes.touch(self.find(one))
+        return missing
 
     def store(self, one: Attachment, content: bytes) -> None:
         """Keeps a file; raises ValueError for bytes that are not what they are said to be, or a name that is a path."""
@@ -70,8 +89,9 @@ class Stock:
 
     def _forget_oldest(self) -> None:
         files = sorted(self._inputs.glob("*"), key=lambda file: file.stat().st_mtime, reverse=True)
-        total = 0
+        total, needed_s = 0, time.time() - NEEDED_S
         for file in files:
-            total += file.stat().st_size
-            if total > KEPT_BYTES:
+            state = file.stat()
+            total += state.st_size
+            if total > KEPT_BYTES and state.st_mtime < needed_s:
                 file.unlink(missing_ok=True)

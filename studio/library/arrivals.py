@@ -5,33 +5,23 @@ Not here: how bytes arrive (api/upload_body.py), what is in the file (loras.py, 
 
 import secrets
 import time
-from collections.abc import Callable, Generator
+from collections.abc import Generator
 from contextlib import contextmanager, suppress
 from pathlib import Path
 from typing import BinaryIO
 
-from pipelines.errors import LumeshError
-from pipelines.messages import Message, say
-
 TORN_S = 24 * 3600.0  # after this long an upload is certainly dead
-Refuse = Callable[[Message, Message], LumeshError]
-"""Makes an error of what happened and what to do."""
 
 
 @contextmanager
-def arrive(folder: Path, *, refuse: Refuse) -> Generator[BinaryIO]:
-    """Opens a temporary file, deleted at the end unless it was renamed; raises what `refuse` makes of a full disk."""
+def arrive(folder: Path) -> Generator[BinaryIO]:
+    """Opens a temporary file, deleted at the end unless it was renamed; raises OSError where the disk is full."""
     folder.mkdir(parents=True, exist_ok=True)
     _forget_torn(folder, before_s=time.time() - TORN_S)
     part = folder / f".{secrets.token_hex(8)}.part"
     try:
         with part.open("xb") as file:
             yield file
-    except OSError as error:
-        raise refuse(
-            say("It cannot be written: {error}.", error=error.strerror),
-            say("See how much room the server's disk has."),
-        ) from error
     finally:
         part.unlink(missing_ok=True)
 

@@ -33,7 +33,7 @@ def measure_parts(settings: Settings) -> list[Part]:
     parts = (
         ("outputs", "pictures and videos", settings.outputs_dir),
         ("database", "jobs, gallery and presets", settings.database_file),
-        ("uploads", "pictures to start from", settings.uploads_dir),
+        ("uploads", "pictures and clips to start or learn from", settings.uploads_dir),
         ("presets", "thumbnails of your presets", settings.presets_dir),
         ("trainings", "samples, and states to go on from", settings.training_dir),
         ("wildcards", "text files of options for prompts", settings.wildcards_dir),

@@ -21,7 +21,7 @@ from pipelines.loras.files import (
     read_lora,
 )
 from pipelines.loras.settings import find_adapter_config
-from pipelines.messages import Message, say
+from pipelines.messages import say
 
 MAX_BYTES = 4_000_000_000  # the largest known ones, for Wan 14B at rank 256, with a margin
 MAX_NAME_CHARS = 120
@@ -35,10 +35,6 @@ class LoraError(LumeshError):
 
     title = say("This LoRA cannot be used")
     status = 422
-
-
-def refuse(detail: Message, advice: Message) -> LoraError:
-    return LoraError(detail, advice=advice)
 
 
 class LoraTooLargeError(LoraError):

@@ -9,7 +9,7 @@ from pathlib import Path
 from typing import BinaryIO
 
 from pipelines.errors import LumeshError, ModelError
-from pipelines.messages import Message, say
+from pipelines.messages import say
 from pipelines.models.weight_files import GGUF
 from studio.library import loras
 
@@ -34,10 +34,6 @@ class ModelTooLargeError(ModelFilesError):
             say("It has more than {size} GB.", size=f"{MAX_BYTES / 1e9:g}"),
             advice=say("Put it into the models folder by hand."),
         )
-
-
-def refuse(detail: Message, advice: Message) -> ModelFilesError:
-    return ModelFilesError(detail, advice=advice)
 
 
 def clean_name(name: str) -> str:

@@ -13,11 +13,17 @@ from pathlib import Path
 
 from PIL import Image
 
-from pipelines.files.foreign_video import ForeignVideoError, measure_video, read_frames, write_plain
+from pipelines.files.foreign_video import (
+    ForeignVideoError,
+    VideoInterruptedError,
+    measure_video,
+    read_frames,
+    write_plain,
+)
 from pipelines.files.whole import put_whole
 from pipelines.messages import NOTHING, Message, say
 from studio.database import Database
-from studio.library.uploads import UPLOAD_QUOTA, Quota, Upload, UploadError, keep
+from studio.library.uploads import TRAINER_QUOTA, Quota, Upload, UploadError, check_room, keep
 
 MAX_BYTES = 300_000_000  # of a clip: a minute of 4K, as phones film it
 KEPT_S = 15.0  # the longest that a model here learns is 5 s
@@ -44,15 +50,26 @@ class ClipTooLargeError(ClipError):
         super().__init__(detail, advice=advice or most)
 
 
-def add(database: Database, uploads_dir: Path, file: Path, *, owner: str, quota: Quota = UPLOAD_QUOTA) -> Upload:
-    """Checks a clip, writes it anew and stores that; raises ClipError, and UploadQuotaError past the owner's quota."""
+class ClipInterruptedError(ClipError):
+    """Reading the clip was ended from outside, which says nothing of it."""
+
+    title = VideoInterruptedError.title
+    status = 503
+
+
+def add(database: Database, uploads_dir: Path, file: Path, *, owner: str, quota: Quota = TRAINER_QUOTA) -> Upload:
+    """Checks a clip, writes it anew and stores that; raises ClipError, and UploadQuotaError past the owner's quota.
+
+    Raises OSError where the disk is full.
+    """
+    check_room(database, owner=owner, quota=quota)
     plain = file.with_name(f"{file.stem}.plain.part")
     try:
-        whole = measure_video(file)
-        if whole.frames == 1:
-            raise ClipError(say("It has a single frame."), advice=say("Save it as a picture, and add that."))
+        whole = measure_video(file, most_seconds=KEPT_S + 1)  # of more it is enough to know how long it is
         write_plain(file, plain, most_seconds=KEPT_S, most_side=KEPT_SIDE_PX)
         size = measure_video(plain)
+        if size.frames == 1:
+            raise ClipError(say("It has a single frame."), advice=say("Save it as a picture, and add that."))
         beginning = read_frames(
             plain, width=size.width, height=size.height, fps=size.fps, frames=size.frames // 2 + 1
         )  # fmt: skip
@@ -73,7 +90,9 @@ def add(database: Database, uploads_dir: Path, file: Path, *, owner: str, quota:
         shown = Image.fromarray(middle)
         return keep(database, uploads_dir, new, lambda to: _copy(plain, to), shown=shown, quota=quota)
     except ForeignVideoError as error:
-        raise ClipError(error.detail) from error
+        raise ClipError(error.detail, advice=error.advice or None) from error
+    except VideoInterruptedError as error:
+        raise ClipInterruptedError(error.detail, advice=error.advice) from error
     finally:
         plain.unlink(missing_ok=True)
 

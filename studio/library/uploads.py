@@ -61,11 +61,13 @@ class UploadQuotaError(UploadError):
 class Quota:
     """Limits on an owner's uploads that no job uses yet, so that nobody fills the disk with unused pictures."""
 
-    pictures: int = 700  # all that a training takes, and some to draw from
-    bytes: int = 10_000_000_000  # of stored PNGs: a photo of 12 megapixels takes some 20 MB, one of 40 up to 100
+    pictures: int = 200
+    bytes: int = 2_000_000_000  # of stored PNGs: a photo of 12 megapixels takes some 20 MB, one of 40 up to 100
 
 
 UPLOAD_QUOTA = Quota()
+TRAINER_QUOTA = Quota(pictures=700, bytes=10_000_000_000)
+"""Of those who may train: all that a training takes, and some to draw from."""
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -168,6 +170,12 @@ def keep(
     return replace(Upload.from_row(row), notes=new.notes)
 
 
+def check_room(database: Database, *, owner: str, quota: Quota) -> None:
+    """Raises UploadQuotaError where the owner's quota is used up, so that nothing more is read and made for nothing."""
+    with database.write() as tx:
+        _check_quota(tx, quota, owner=owner, sha="", size=1)
+
+
 def _check_quota(tx: Transaction, quota: Quota, *, owner: str, sha: str, size: int) -> None:
     """Checks the owner's quota; a picture that is uploaded again does not count twice."""
     pictures, kept_bytes, has_it = tx.execute(
@@ -208,7 +216,7 @@ def read_upload(database: Database, upload_id: str) -> Upload | None:
 
 
 def forget_unused(database: Database, uploads_dir: Path, *, now_s: float) -> None:
-    """Deletes uploads that are more than a day old at `now_s` and that no job ever used."""
+    """Deletes pictures and clips that are more than a day old at `now_s` and that no job ever used."""
     with database.write() as tx:
         gone = tx.execute(
             "DELETE FROM uploads WHERE created_at < ? AND id NOT IN (SELECT image FROM job_images) RETURNING *",

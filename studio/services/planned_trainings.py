@@ -1,7 +1,8 @@
 """What a step of a model's trainings takes on the worker's chips, by the plans of trainings that ship.
 
-It is told before any training of the model was measured here, and is marked as the TPU compiler's estimate. Read
-without jax.
+It is told before any training of the model was measured here, and is marked as the TPU compiler's estimate. A plan
+counts for the size that the model has by default: a video of another size or length takes several times as long or as
+short. Read without jax.
 Not here: what was measured (jobs/costs/lessons.py), plans of other settings (`plan --train`).
 """
 
@@ -13,41 +14,49 @@ from typing import Any
 from pipelines.models.catalog import Model, load_catalog
 from pipelines.models.fingerprints import fingerprint_learning
 from pipelines.plan.topologies import find_machine
-from pipelines.plan.training import SHIPPED, TrainingAnswer, TrainingQuestion, find
-
-RANK = 16
-"""Of the LoRAs that are planned; others take nearly the same time, as they fill no more than a part of the lanes."""
-BATCH_DEVICES = 8
-"""With so many devices, or more, a training of the studio takes a picture a device (training/checks.py)."""
+from pipelines.plan.training import SHIPPED, TrainingAnswer, list_answers
+from pipelines.training.batch_size import BATCH_SIZE, choose_usual_batch
 
 
 @dataclass(frozen=True, kw_only=True)
 class PlannedStep:
-    """An estimate: `rank` is that of the LoRA which was planned, each picture shown once."""
+    """An estimate for a step that shows each picture once; `is_about`: of another rank, or not surely of this batch."""
 
     step_s: float
-    rank: int
+    is_about: bool
 
 
-def find_step(model: Model, devices: Sequence[Mapping[str, Any]], *, hosts: int = 1) -> PlannedStep | None:
-    """Finds the plan of a LoRA of this model on all of these devices; None where none ships or it does not fit."""
+def find_step(model: Model, devices: Sequence[Mapping[str, Any]], *, rank: int, hosts: int = 1) -> PlannedStep | None:
+    """Finds the plan of a LoRA of this model on all of these devices; None where none ships or it does not fit.
+
+    On few devices the batch depends on the number of pictures: the most usual is told, in proportion to the planned
+    one where that is another.
+    """
     kinds = {str(device["kind"]) for device in devices}
     count = len(devices) * hosts
-    if len(kinds) != 1 or count < BATCH_DEVICES:
+    machine = find_machine(kinds.pop(), count) if len(kinds) == 1 else None
+    if machine is None:
         return None
-    machine = find_machine(kinds.pop(), count)
-    answer = _find(model.id, machine.name, str(model.default_shape), count) if machine is not None else None
-    if answer is None or machine is None or answer.step_s is None or not answer.fits(machine):
+    batch_size = choose_usual_batch(0, unit=count)
+    fitting = [plan for plan in _list_plans(model.id, machine.name, str(model.default_shape)) if plan.fits(machine)]
+    plan = min(fitting, key=lambda plan: abs(plan.question.batch_size - batch_size), default=None)
+    if plan is None or plan.step_s is None or not _is_as_shipped(model):
         return None
-    return PlannedStep(step_s=answer.step_s, rank=RANK) if _is_as_shipped(model) else None
+    share = batch_size / plan.question.batch_size
+    is_about = count < BATCH_SIZE or share != 1 or plan.question.rank != rank
+    return PlannedStep(step_s=plan.step_s * share, is_about=is_about)
 
 
 @functools.cache
-def _find(model: str, topology: str, shape: str, batch_size: int) -> TrainingAnswer | None:
-    question = TrainingQuestion(
-        model=model, kind="lora", topology=topology, shape=shape, batch_size=batch_size, rank=RANK
+def _list_plans(model: str, topology: str, shape: str) -> tuple[TrainingAnswer, ...]:
+    """Returns the plans of LoRAs that ship, with settings that trainings of the studio have."""
+    return tuple(
+        answer
+        for answer in list_answers(SHIPPED)
+        if (answer.question.model, answer.question.topology, answer.question.shape) == (model, topology, shape)
+        and answer.question.kind == "lora"
+        and not answer.question.others
     )
-    return find(SHIPPED, question)
 
 
 def _is_as_shipped(model: Model) -> bool:

@@ -98,7 +98,13 @@ def test_it_is_told_with_507_it_can_be_emptied_and_then_all_goes_on(
     use_up(database, settings.data_dir)
 
     form = {"file": ("a.png", encode_picture(size=(900, 900)), "image/png")}
-    for answer in (client.post("/api/v1/jobs", json=recipe), client.post("/api/v1/uploads", files=form)):
+    answers = (
+        client.post("/api/v1/jobs", json=recipe),
+        client.post("/api/v1/uploads", files=form),
+        client.post("/api/v1/clips", content=bytes(10_000_000)),
+        client.post("/api/v1/loras", params={"name": "a"}, content=bytes(10_000_000)),
+    )
+    for answer in answers:
         assert answer.status_code == 507, answer.text
         assert answer.json()["error"]["title"] == "The disk is full"
         assert "empty the trash" in answer.json()["error"]["advice"]

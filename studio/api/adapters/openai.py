@@ -110,7 +110,7 @@ async def edit_images(request: Request, visit: Visitor) -> dict[str, Any] | Resp
     kept: list[Upload] = []
     async with studio.upload_turn:
         for content in contents:
-            options = {"owner": visit.owner, "quota": studio.upload_quota}
+            options = {"owner": visit.owner, "quota": visit.upload_quota}
             folder = studio.settings.uploads_dir
             kept.append(await asyncio.to_thread(uploads.add, studio.database, folder, content, **options))
     wanted = read_form(fields, [upload.id for upload in kept])

@@ -31,7 +31,8 @@ class Taking(Answer):
 class TrainingTaking(Taking):
     """What a training will take; null: no training of this model was measured here, and none was planned.
 
-    `is_about`: no such training was, but one with twins in place of one without, or the steps of one that was paused.
+    `is_about`: no such training was, but one with twins in place of one without, or the steps of one that was paused,
+    or what was planned is a LoRA of another rank, or perhaps another batch.
     `is_planned`: none was measured here; the TPU compiler estimated the steps, and nothing beside them is counted.
     """
 

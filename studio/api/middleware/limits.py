@@ -9,11 +9,11 @@ Not here: connections that never become a request (api/connections.py).
 
 import asyncio
 import json
-import re
 import time
 from collections import Counter
 from collections.abc import AsyncGenerator
 from contextlib import asynccontextmanager
+from dataclasses import dataclass
 
 from starlette.datastructures import Headers
 from starlette.exceptions import HTTPException
@@ -35,18 +35,37 @@ MAX_BYTES = 1_000_000
 MAX_FILE_BYTES = 21_000_000  # the largest file that a route takes has 20 MB, with a form around it
 LETTER_BYTES = 6  # of most languages' letters, escaped as \uXXXX; any letter has at most four in UTF-8
 MAX_TRAINING_BYTES = MAX_BYTES + (MAX_PICTURES + MAX_PRIOR_PROMPTS) * MAX_CAPTION_CHARS * LETTER_BYTES
-TRAININGS_PATH = "/api/v1/trainings"
-LORAS_PATH = "/api/v1/loras"
-MODELS_PATH = "/api/v1/models"
-CLIPS_PATH = "/api/v1/clips"
-FILE_PATHS = re.compile(r"(/api/v1/(uploads|recipes/read|presets/import|presets/check)|/v1/images/edits)$")
 WORDS_PATH = "/api/v1/wildcards/"
 MAX_WORDS = 25_000  # a wildcard has 20 000 lines
 TITLE = say("This is too large")
 
+
+@dataclass(frozen=True, kw_only=True)
+class Body:
+    """What a route's body may be: `limit` bytes, and `is_file` where the route itself reads it as it arrives."""
+
+    limit: int
+    is_file: bool
+
+
+_FILE = Body(limit=MAX_FILE_BYTES, is_file=True)
+BODIES = {
+    "/api/v1/loras": Body(limit=MAX_LORA_BYTES, is_file=True),
+    "/api/v1/models": Body(limit=MAX_MODEL_BYTES, is_file=True),
+    "/api/v1/clips": Body(limit=MAX_CLIP_BYTES, is_file=True),
+    "/api/v1/trainings": Body(limit=MAX_TRAINING_BYTES, is_file=False),
+    "/api/v1/uploads": _FILE,
+    "/api/v1/recipes/read": _FILE,
+    "/api/v1/presets/import": _FILE,
+    "/api/v1/presets/check": _FILE,
+    "/v1/images/edits": _FILE,
+}
+"""Of each path whose body may be larger than MAX_BYTES; larger ones than MAX_FILE_BYTES go to the disk in parts."""
+OTHER_BODY = Body(limit=MAX_BYTES, is_file=False)
+
 LARGE_BYTES = 100_000
 LARGE_EACH = 6  # what a browser sends at once
-LARGE_ALL = 24  # 500 MB of files at most
+LARGE_ALL = 24  # 500 MB in memory at most: of what is larger than MAX_FILE_BYTES, a part is held
 LARGE_WAITING = 40  # of one client, unread
 TURN_S = 30.0
 SILENT_S = 20.0  # between two parts of a body
@@ -66,7 +85,7 @@ class LimitedSize:
             await self._app(scope, receive, send)
             return
         path: str = scope["path"]
-        limit = _find_limit(path)
+        limit = find_body(path).limit
         headers = Headers(scope=scope)
         promised = headers.get("content-length", "0")
         if not promised.isdecimal() or int(promised) > limit:
@@ -85,7 +104,7 @@ class LimitedSize:
 
     async def _read(self, scope: Scope, arriving: "_Arriving", send: Send) -> None:
         path: str = scope["path"]
-        if _is_file(path):
+        if find_body(path).is_file:
             await self._app(scope, arriving.receive, send)
             return
         try:
@@ -214,17 +233,6 @@ def _too_many() -> RateError:
     return RateError(say("Too many large requests of yours are under way."), wait_s=10.0)
 
 
-def _is_file(path: str) -> bool:
-    return path in (LORAS_PATH, MODELS_PATH) or FILE_PATHS.match(path) is not None
-
-
-def _find_limit(path: str) -> int:
-    if path == LORAS_PATH:
-        return MAX_LORA_BYTES
-    if path == MODELS_PATH:
-        return MAX_MODEL_BYTES
-    if path == CLIPS_PATH:
-        return MAX_CLIP_BYTES
-    if path == TRAININGS_PATH:
-        return MAX_TRAINING_BYTES
-    return MAX_FILE_BYTES if FILE_PATHS.match(path) else MAX_BYTES
+def find_body(path: str) -> Body:
+    """Returns what the body of a request to this path may be."""
+    return BODIES.get(path, OTHER_BODY)

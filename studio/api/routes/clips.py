@@ -17,6 +17,7 @@ from studio.api.visitor import Visitor
 from studio.library import uploaded_clips
 from studio.library.arrivals import arrive
 from studio.library.uploaded_clips import MAX_BYTES, ClipError, ClipTooLargeError
+from studio.library.uploads import check_room
 
 router = APIRouter(tags=["uploads"])
 
@@ -26,7 +27,7 @@ router = APIRouter(tags=["uploads"])
     status_code=201,
     openapi_extra=FILE_BODY,
     response_model=library_answers.Upload,
-    responses=refuses(403, 413, 429),
+    responses=refuses(403, 413, 429, 507),
 )
 async def create_clip(request: Request, visit: Visitor) -> dict[str, Any]:
     """Stores a video of at most 300 MB to learn from; the body is the file itself. Deleted after a day if unused.
@@ -38,17 +39,23 @@ async def create_clip(request: Request, visit: Visitor) -> dict[str, Any]:
     visit.require_trainer()
     studio = visit.studio
     folder = studio.settings.uploads_dir
+    if request.headers.get("content-type", "").lower().startswith("multipart/"):
+        raise ClipError(
+            say("A form is no video."),
+            advice=say("Send the file itself as the body, as curl --data-binary @wave.mp4 does."),
+        )
+    await asyncio.to_thread(check_room, studio.database, owner=visit.owner, quota=visit.upload_quota)
     too_large = ClipTooLargeError(say("It has more than {size} MB.", size=MAX_BYTES // 1_000_000))
-    with arrive(folder, refuse=lambda detail, advice: ClipError(detail, advice=advice)) as file:
+    with arrive(folder) as file:
         await receive_into(request, file, limit=MAX_BYTES, too_large=too_large)
         file.flush()
-        async with studio.upload_turn:
+        async with studio.clip_turn:
             upload = await asyncio.to_thread(
                 uploaded_clips.add,
                 studio.database,
                 folder,
                 Path(file.name),
                 owner=visit.owner,
-                quota=studio.upload_quota,
+                quota=visit.upload_quota,
             )
     return upload.to_json()

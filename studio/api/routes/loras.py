@@ -64,7 +64,7 @@ def list_loras(
     status_code=201,
     openapi_extra=FILE_BODY,
     response_model=library_answers.LoraFile,
-    responses=refuses(403, 409, 413),
+    responses=refuses(403, 409, 413, 507),
 )
 async def add_lora(
     request: Request,
@@ -82,7 +82,7 @@ async def add_lora(
             say("A form is no LoRA."), advice=say("Send the file itself as the body, as curl --data-binary does.")
         )
     folder = keeper.studio.settings.loras_dir
-    with arrive(folder, refuse=loras.refuse) as file:
+    with arrive(folder) as file:
         await receive_into(request, file, limit=MAX_BYTES, too_large=LoraTooLargeError())
         lora = await asyncio.to_thread(loras.keep, file, folder, ref)
     trainings.disown_lora(keeper.database, ref)  # of an earlier one, whose file somebody took away by hand

@@ -65,7 +65,7 @@ async def add_model(
             say("A form is no model."), advice=say("Send the file itself as the body, as curl --data-binary does.")
         )
     settings = keeper.studio.settings
-    with arrive(settings.models_dir, refuse=models.refuse) as file:
+    with arrive(settings.models_dir) as file:
         await receive_into(request, file, limit=MAX_BYTES, too_large=ModelTooLargeError())
         file.flush()
         os.fsync(file.fileno())

@@ -1,6 +1,6 @@
-"""Input pictures over REST: upload one, read it back.
+"""Uploads over REST: bring a picture, read back a picture or a clip.
 
-Not here: how a file arrives (upload_body.py), what is in it (library/uploads.py).
+Not here: how a file arrives (upload_body.py), what is in it (library/uploads.py), bringing clips (clips.py).
 """
 
 import asyncio
@@ -48,7 +48,7 @@ async def create_upload(request: Request, visit: Visitor) -> dict[str, Any]:
             studio.settings.uploads_dir,
             content,
             owner=visit.owner,
-            quota=studio.upload_quota,
+            quota=visit.upload_quota,
         )
     return upload.to_json()
 

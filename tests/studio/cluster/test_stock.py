@@ -68,3 +68,21 @@ def test_the_oldest_pictures_make_room(stock: Stock, monkeypatch: pytest.MonkeyP
         os.utime(stock.find(attach(content)), (age, age))
     stock.store(attach(b"gh"), b"gh")
     assert stock.list_missing([attach(b"abc"), attach(b"def"), attach(b"gh")]) == [attach(b"abc")]
+
+
+def test_all_of_a_job_that_needs_more_than_is_kept_is_there_when_it_begins(
+    stock: Stock, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr(module, "KEPT_BYTES", 5)
+    wanted = {attach(content): content for content in (b"abc", b"def", b"ghi", b"jkl")}
+    here = attach(b"abc")
+    stock.store(here, b"abc")
+    os.utime(stock.find(here), (1, 1))
+    for one in stock.list_missing([*wanted]):
+        stock.store(one, wanted[one])
+    assert stock.list_missing([*wanted]) == []
+
+    for one in wanted:
+        os.utime(stock.find(one), (1, 1))
+    stock.store(attach(b"mno"), b"mno")
+    assert stock.list_missing([*wanted]) == [*wanted], "a later job has its room"

@@ -13,6 +13,7 @@ from typing import Any
 import httpx
 import pytest
 
+from studio.api.middleware.limits import BODIES, MAX_FILE_BYTES
 from studio.flags import read_settings
 from tests.places import ROOT
 
@@ -106,6 +107,28 @@ def test_the_dockerfile_chooses_requirements(tmp_path: Path, target: str) -> Non
     requirements = (tmp_path / "requirements.txt").read_text("utf-8")
     assert ("libtpu==" in requirements, "jax[tpu]==" in requirements) == ((target == "tpu"),) * 2
     assert re.search(r"^jax(\[tpu\])?==", requirements, re.MULTILINE)
+
+
+def test_nginx_lets_through_what_the_studio_takes_and_waits_as_long() -> None:
+    text = (HOSTING / "nginx.conf").read_text("utf-8")
+    units = {"m": 2**20, "g": 2**30}
+    server, *_ = re.split(r"^    location ", text[text.index("listen 443") :], flags=re.MULTILINE)
+    assert "proxy_read_timeout 1h;" in server and "proxy_send_timeout 1h;" in server
+    assert len(re.findall(r"proxy_read_timeout", text)) == 1, "no location has less"
+
+    def find_most(place: str, default: int) -> int:
+        found = re.search(r"client_max_body_size (\d+)([mg]);", place)
+        return int(found[1]) * units[found[2]] if found else default
+
+    most = find_most(server, 0)
+    streamed: dict[str, int] = {}
+    for kind, path, place in re.findall(r"^    location (=|~) (\S+) \{(.*?)^    \}", text, re.MULTILINE | re.DOTALL):
+        for known in BODIES:
+            if "proxy_request_buffering off;" in place and (known == path if kind == "=" else re.search(path, known)):
+                streamed[known] = find_most(place, most)
+    for path, body in BODIES.items():
+        assert body.limit <= streamed.get(path, most), path
+        assert path in streamed or body.limit <= MAX_FILE_BYTES, f"{path} would lie on the proxy's disk first"
 
 
 @contextmanager

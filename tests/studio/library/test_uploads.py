@@ -16,6 +16,7 @@ from studio.jobs.training import MAX_PICTURES
 from studio.library import uploads
 from studio.library.uploads import (
     MAX_BYTES,
+    TRAINER_QUOTA,
     UNUSED_KEPT_S,
     UPLOAD_QUOTA,
     Quota,
@@ -173,9 +174,18 @@ def test_an_owner_may_keep_so_many_pictures_waiting(
     bring("green")
 
 
-def test_all_pictures_of_a_training_may_wait_at_once() -> None:
-    assert UPLOAD_QUOTA.pictures > MAX_PICTURES
-    assert UPLOAD_QUOTA.bytes >= MAX_PICTURES * 20_000_000, "photos of 12 megapixels"
+def test_all_pictures_of_a_training_may_wait_at_once_for_those_who_may_train(database: Database) -> None:
+    photo = {"owner": "ada", "width": 4000, "height": 3000, "bytes": 20_000_000, "created_at": time.time()}
+    with database.write() as tx:
+        for number in range(MAX_PICTURES - 1):
+            tx.execute(
+                "INSERT INTO uploads (id, owner, sha, width, height, bytes, created_at) "
+                "VALUES (:id, :owner, :id, :width, :height, :bytes, :created_at)",
+                photo | {"id": f"upload-{number}"},
+            )
+    uploads.check_room(database, owner="ada", quota=TRAINER_QUOTA)
+    with pytest.raises(UploadQuotaError, match="at most 200"):
+        uploads.check_room(database, owner="ada", quota=UPLOAD_QUOTA)
 
 
 def test_an_owner_may_keep_so_many_bytes_waiting(

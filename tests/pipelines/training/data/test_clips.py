@@ -8,7 +8,13 @@ import numpy as np
 import pytest
 
 from pipelines.files import foreign_video
-from pipelines.files.foreign_video import ForeignVideoError, measure_video, read_frames
+from pipelines.files.foreign_video import (
+    ForeignVideoError,
+    VideoInterruptedError,
+    measure_video,
+    read_frames,
+    write_plain,
+)
 from pipelines.training.data.buckets import cut_into_pieces
 from pipelines.training.data.cuts import Bucket, cover
 from pipelines.training.data.pixels import read_pixels
@@ -131,6 +137,9 @@ def test_frames_of_too_many_pixels_are_refused(tmp_path: Path, monkeypatch: pyte
     monkeypatch.setattr(foreign_video, "MOST_PIXELS", 2000)
     with pytest.raises(ForeignVideoError, match="It has 64x32 pixels"):
         measure_video(file)
+    monkeypatch.setattr(foreign_video, "MOST_PIXELS", 3000)
+    with pytest.raises(ForeignVideoError, match="It has 128x32 pixels"):
+        measure_video(make(tmp_path / "b.mp4", "-vf", "setsar=2", *H264))
 
 
 def test_sound_alone_is_told_as_that(tmp_path: Path) -> None:
@@ -139,10 +148,45 @@ def test_sound_alone_is_told_as_that(tmp_path: Path) -> None:
         measure_video(tmp_path / "a.mp4")
 
 
-def test_of_a_long_video_the_beginning_is_decoded_and_the_rest_counted(
+def test_of_a_long_video_the_beginning_is_decoded_and_the_rest_counted(tmp_path: Path) -> None:
+    file = make(tmp_path / "a.mp4", *H264, source="color=c=gray:s=64x32:r=10:d=6")
+    size = measure_video(file, most_seconds=2.0)
+    assert (size.frames, size.fps) == (60, pytest.approx(10))
+
+
+def test_a_picture_of_too_many_pixels_under_a_videos_name_is_refused_before_it_is_decoded(
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    file = make(tmp_path / "a.mp4", *H264, source="color=c=gray:s=64x32:r=10:d=6")
-    monkeypatch.setattr(foreign_video, "MEASURED_S", 2.0)
-    assert measure_video(file).frames == 60
-    assert measure_video(file).fps == pytest.approx(10)
+    file = make(tmp_path / "a.png", "-frames:v", "1", source="color=c=gray:s=640x320").rename(tmp_path / "a.mp4")
+    monkeypatch.setattr(foreign_video, "MOST_DECODED_PIXELS", 200_000)
+    with pytest.raises(ForeignVideoError, match="It has 640x320 pixels"):
+        measure_video(file)
+
+
+def test_more_frames_a_second_than_cameras_film_are_refused_without_counting_them_all(tmp_path: Path) -> None:
+    file = make(tmp_path / "a.mp4", *H264, source="color=c=gray:s=32x32:r=2000:d=1.5")
+    with pytest.raises(ForeignVideoError, match="more than 300 frames a second"):
+        measure_video(file, most_seconds=1.0)
+    assert measure_video(make(tmp_path / "b.mp4", *H264, source="color=c=gray:s=32x32:r=240:d=1.5")).frames == 360
+
+
+def test_what_takes_too_long_to_read_is_given_up(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    file = make(tmp_path / "a.mp4", *H264)
+    monkeypatch.setattr(foreign_video, "MOST_FRAME_S", 0.0)
+    with pytest.raises(ForeignVideoError, match="It takes too long"):
+        [*read_frames(file, width=64, height=32, fps=FPS, frames=3)]
+    monkeypatch.setattr(foreign_video, "MOST_READ_S", 0.001)
+    with pytest.raises(ForeignVideoError, match="It takes too long"):
+        measure_video(file)
+
+
+def test_what_is_no_fault_of_the_file_is_not_told_as_one(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    file = make(tmp_path / "a.mp4", *H264)
+    with pytest.raises(OSError, match="No space left"):
+        write_plain(file, Path("/dev/full"), most_seconds=1.0, most_side=64)
+    killed = tmp_path / "ffmpeg"
+    killed.write_text("#!/bin/sh\nkill -9 $$\n")
+    killed.chmod(0o700)
+    monkeypatch.setenv("IMAGEIO_FFMPEG_EXE", str(killed))
+    with pytest.raises(VideoInterruptedError):
+        measure_video(file)

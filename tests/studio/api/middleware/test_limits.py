@@ -31,6 +31,36 @@ def test_a_training_has_room_for_all_pictures_and_captions_that_it_may_have(clie
     assert "may have 13 MB" in client.post("/api/v1/trainings", headers=too_long).json()["error"]["detail"]
 
 
+def test_what_is_larger_than_a_picture_reaches_its_route_while_it_still_comes() -> None:
+    async def count_until_seen(path: str) -> int:
+        came = 0
+
+        async def receive() -> dict[str, Any]:
+            nonlocal came
+            came += 1
+            return {"type": "http.request", "body": b"x" * 1000, "more_body": came < 5}
+
+        async def send(_: object) -> None:
+            raise AssertionError("nothing is wrong with it")
+
+        async def app(_scope: Any, receive: Any, _send: Any) -> None:
+            await receive()
+
+        scope = {"type": "http", "path": path, "method": "POST", "headers": [(b"content-length", b"5000")]}
+        await limits.LimitedSize(app)(scope, receive, send)
+        return came
+
+    large = [path for path, body in limits.BODIES.items() if body.limit > MAX_FILE_BYTES]
+    assert "/api/v1/clips" in large
+    assert {path: asyncio.run(count_until_seen(path)) for path in large} == dict.fromkeys(large, 1)
+    assert asyncio.run(count_until_seen("/api/v1/jobs")) == 5
+
+
+def test_paths_of_large_bodies_are_routes(client: TestClient) -> None:
+    for path in limits.BODIES:
+        assert client.post(path, content=b"").status_code not in (404, 405), path
+
+
 @pytest.mark.parametrize("path", ["/api/v1/jobs", "/api/v1/outputs/zip"])
 def test_a_body_that_does_not_say_so_is_cut_off(client: TestClient, path: str) -> None:
     sent = 0

@@ -1,17 +1,27 @@
 """Clips over REST: written anew without what tells more, for their owner's trainings of models of videos alone."""
 
+import dataclasses
 import subprocess
 from collections.abc import Callable
+from concurrent.futures import ThreadPoolExecutor
 from pathlib import Path
 from typing import Any
 
 import imageio_ffmpeg
+import numpy as np
 import pytest
 from fastapi.testclient import TestClient
 
 from pipelines.files.foreign_video import measure_video
+from pipelines.models.catalog import Catalog
+from studio.access.users import Users
+from studio.access_settings import Mode
+from studio.api.application import create_api
+from studio.database import Database
 from studio.library import uploaded_clips
 from studio.library.uploaded_clips import MAX_BYTES
+from studio.library.uploads import Quota
+from studio.settings import Settings
 from studio.worker.learning import Learnt, Lesson
 from studio.worker.loop import Worker
 
@@ -87,6 +97,91 @@ def test_what_is_no_video_is_refused_and_leaves_nothing(client: TestClient, sett
 def test_a_single_frame_is_a_picture(client: TestClient, film: Film) -> None:
     answer = bring(client, film("-frames:v", "1"))
     assert (answer.status_code, answer.json()["error"]["detail"]) == (422, "It has a single frame.")
+
+
+def test_a_slideshow_of_which_one_picture_would_be_kept_is_a_picture(
+    client: TestClient, settings: Settings, film: Film, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr(uploaded_clips, "KEPT_S", 2.0)
+    answer = bring(client, film("-r", "1/4", seconds=12))
+    assert (answer.status_code, answer.json()["error"]["detail"]) == (422, "It has a single frame.")
+    assert not [*settings.uploads_dir.iterdir()]
+
+
+def test_a_form_is_told_how_to_send_the_file(client: TestClient, film: Film) -> None:
+    answer = client.post(URL, files={"file": film()})
+    assert (answer.status_code, answer.json()["error"]["detail"]) == (422, "A form is no video.")
+    assert "--data-binary" in answer.json()["error"]["advice"]
+
+
+def test_past_the_quota_nothing_is_read_or_kept(client: TestClient, settings: Settings, film: Film) -> None:
+    usual = client.app.state.studio
+    client.app.state.studio = dataclasses.replace(usual, trainer_quota=Quota(bytes=100))
+    assert bring(client, film()).status_code == 429, "it would not fit"
+    assert not [*settings.uploads_dir.iterdir()]
+    client.app.state.studio = dataclasses.replace(usual, trainer_quota=Quota(pictures=1))
+    assert bring(client, film()).status_code == 201
+    kept = sorted(settings.uploads_dir.iterdir())
+    assert bring(client, b"hello").status_code == 429, "refused before anything looks at it"
+    assert sorted(settings.uploads_dir.iterdir()) == kept
+
+
+def test_a_clip_that_was_not_read_for_a_reason_of_the_servers_may_be_sent_again(
+    client: TestClient, settings: Settings, film: Film, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    content, killed = film(), tmp_path / "ffmpeg"
+    killed.write_text("#!/bin/sh\nkill -9 $$\n")
+    killed.chmod(0o700)
+    monkeypatch.setenv("IMAGEIO_FFMPEG_EXE", str(killed))
+    answer = bring(client, content)
+    assert (answer.status_code, answer.json()["error"]["advice"]) == (503, "Try again.")
+    assert not [*settings.uploads_dir.iterdir()]
+
+
+def test_a_picture_does_not_wait_for_clips(
+    client: TestClient, film: Film, encode_picture: Callable[..., bytes]
+) -> None:
+    turn, films = client.app.state.studio.clip_turn, [film(), film(size="64x64")]
+    client.portal.call(turn.acquire)
+    with ThreadPoolExecutor() as pool:
+        clips = [pool.submit(bring, client, content) for content in films]
+        try:
+            assert client.post("/api/v1/uploads", files={"file": encode_picture()}).status_code == 201
+            assert not any(clip.done() for clip in clips)
+        finally:
+            client.portal.call(turn.release)
+    assert [clip.result().status_code for clip in clips] == [201, 201]
+
+
+def test_a_clip_is_learnt_by_its_owner_alone(
+    settings: Settings, database: Database, catalog: Catalog, film: Film
+) -> None:
+    people = frozenset(("ada", "bob"))
+    access = dataclasses.replace(settings.access, mode=Mode.PASSWORD, who_may_train=people)
+    api, users = create_api(dataclasses.replace(settings, access=access), database, catalog), Users(settings.users_file)
+    clients = {}
+    for name in people:
+        users.add(name, password=None, is_admin=False)
+        clients[name] = TestClient(api, headers={"Authorization": f"Bearer {users.add_token(name)}"})
+    clip = bring(clients["ada"], film()).json()
+    asked = {"model": "demo-wan", "name": "card", "pictures": [{"id": clip["id"], "caption": "A card"}]}
+    refused = clients["bob"].post("/api/v1/trainings", json=asked)
+    assert refused.status_code == 422
+    assert refused.json()["error"]["fields"]["pictures.0.id"].startswith("there is no picture")
+    assert clients["bob"].get(clip["url"]).status_code == 404
+    assert clients["ada"].post("/api/v1/trainings", json=asked).status_code == 201
+
+
+def test_a_clip_of_a_blink_is_shown_to_the_operators_hook(client: TestClient, worker: Worker, film: Film) -> None:
+    clip = bring(client, film("-frames:v", "3")).json()
+    assert clip["frames"] == 3
+    asked = {"model": "demo-wan", "name": "card", "pictures": [{"id": clip["id"], "caption": "A card"}], "steps": 2}
+    training = client.post("/api/v1/trainings", json=asked).json()["id"]
+    seen: list[np.ndarray] = []
+    worker.image_hook = lambda *, owner, recipe, pixels: seen.append(pixels)
+    worker.run_next()
+    assert client.get(f"/api/v1/trainings/{training}").json()["job"]["state"] == "done"
+    assert seen[0].shape == (1, 64, 96, 3)
 
 
 def test_a_clip_of_too_many_bytes_is_refused_before_it_comes(client: TestClient) -> None:

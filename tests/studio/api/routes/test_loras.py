@@ -11,7 +11,7 @@ import pytest
 from fastapi.testclient import TestClient
 
 from pipelines.families import name_families
-from studio.api.middleware.limits import LORAS_PATH
+from studio.api.middleware import limits
 from studio.library.loras import MAX_BYTES
 from studio.settings import Settings
 
@@ -165,7 +165,7 @@ def test_a_form_is_told_how_to_send_the_file(client: TestClient, encode_lora: En
 def test_a_file_that_says_it_is_too_long_is_not_read(client: TestClient) -> None:
     answer = send(client, b"x", headers={"Content-Length": str(MAX_BYTES + 1)})
     assert answer.status_code == 413
-    assert client.app.url_path_for("add_lora") == LORAS_PATH
+    assert limits.find_body(client.app.url_path_for("add_lora")).limit == MAX_BYTES
 
 
 def test_what_a_killed_server_left_is_swept_with_the_next_one(

@@ -25,6 +25,7 @@ from studio.jobs.line.places import read_places
 from studio.jobs.states import JobState
 from studio.library import uploads
 from studio.library.records import read_output
+from studio.library.uploads import Quota
 from studio.settings import Settings
 from studio.worker.learning import Learnt, Lesson, pretend_to_learn
 from studio.worker.loop import Worker
@@ -577,6 +578,7 @@ def test_where_people_log_in_only_those_who_were_named_train(  # noqa: PLR0917 -
     database: Database,
     catalog: Catalog,
     upload: Callable[..., str],
+    encode_picture: Callable[..., bytes],
     allowed: tuple[str, ...],
     status: int,
 ) -> None:
@@ -592,6 +594,9 @@ def test_where_people_log_in_only_those_who_were_named_train(  # noqa: PLR0917 -
     assert answer.status_code == status, answer.text
     clip = client.post("/api/v1/clips", content=b"hello")
     assert clip.status_code == (422 if status == 201 else 403), "no others make the server write videos"
+    client.app.state.studio = replace(client.app.state.studio, upload_quota=Quota(pictures=0))
+    brought = client.post("/api/v1/uploads", files={"file": encode_picture("blue")})
+    assert brought.status_code == (201 if status == 201 else 429), "nor bring as much"
 
 
 def test_a_long_curve_is_thinned(client: TestClient, worker: Worker, ask: Ask) -> None:

@@ -170,7 +170,7 @@ def test_a_recipe_with_pictures_says_what_it_needs_compiled(client: TestClient, 
 
 
 def test_past_the_quota_the_answer_says_what_to_do(client: TestClient, encode_picture: Encode) -> None:
-    client.app.state.studio = dataclasses.replace(client.app.state.studio, upload_quota=Quota(pictures=1))
+    client.app.state.studio = dataclasses.replace(client.app.state.studio, trainer_quota=Quota(pictures=1))
     assert client.post(URL, files={"file": encode_picture("red")}).status_code == 201
     answer = client.post(URL, files={"file": encode_picture("blue")})
     assert answer.status_code == 429
