@@ -96,7 +96,8 @@ def _find_sizes(
     """Returns the shapes, and the pictures a step: of the data, or as asked, or the model's default shape."""
     from pipelines import registry
     from pipelines.training.batch_size import choose_batch
-    from pipelines.training.checks import check_training
+    from pipelines.training.checks import check_first_lora, check_training
+    from pipelines.training.refusals import find_strange
 
     if settings.data:
         spread = settings.model_copy(update={"mesh": f"dp={devices}"})
@@ -107,7 +108,11 @@ def _find_sizes(
     if batch_size % (devices * settings.accumulate):
         wanted = f"{devices} devices times {settings.accumulate} parts"
         problems.add("global_batch_size", english(f"{batch_size} is no multiple of {wanted}"))
-    multiple = find_multiple(model, registry.find_learner(model))
+    learner = registry.find_learner(model)
+    for field, problem in find_strange(settings, model, learner).items():
+        problems.add(field, problem)
+    problems.attempt(lambda: check_first_lora(settings, model, learner))
+    multiple = find_multiple(model, learner)
     chosen = choose_size(settings, model, ask_multiple=lambda: multiple)
     if not asked and chosen not in model.shapes and (problem := find_size_problem(chosen, model, multiple=multiple)):
         problems.add("resolution", problem)

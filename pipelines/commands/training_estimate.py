@@ -31,6 +31,8 @@ class TrainingEstimate:
     sizes: int
     command: str | None
     obstacle: str = ""
+    other_batch: str = ""
+    """What the command says otherwise, in brackets, where the batch of this training cannot be planned."""
 
     def describe(self) -> dict[str, Any]:
         """Returns it for JSON."""
@@ -45,7 +47,8 @@ class TrainingEstimate:
         if self.command is None:
             return [f"What it takes is not known before: {self.obstacle}"]
         if not self.is_here:
-            return [f"What it would take on a TPU is estimated by its compiler, without one: {self.command}"]
+            return [f"What it would take on a TPU is estimated by its compiler, without one{self.other_batch}: "
+                    f"{self.command}"]  # fmt: skip
         if self.answer is None:
             return [f"What it takes on {self.machine.name} was not planned yet; this does: {self.command}"]
         price = self.machine.chip.hourly_price if self.machine.chip else None
@@ -75,7 +78,16 @@ def estimate(
         sizes=len(checked.buckets),
         command=None if obstacle else shlex.join(_write_command(question, settings, machine, steps=checked.steps)),
         obstacle=obstacle,
+        other_batch=_tell_other_batch(question, machine),
     )
+
+
+def _tell_other_batch(question: training.TrainingQuestion, machine: Topology) -> str:
+    unit = machine.devices * question.accumulate
+    if question.batch_size % unit == 0:
+        return ""
+    parts = f" in {question.accumulate} parts" if question.accumulate > 1 else ""
+    return f" (of {unit} pictures a step: {question.batch_size} cannot be shared out among {machine.devices} devices{parts})"
 
 
 def _find_obstacle(settings: TrainingSettings, checked: Any, *, devices: int) -> str:
@@ -93,7 +105,7 @@ def _write_command(
 ) -> Sequence[str]:
     words = ["python", "-m", "pipelines", "plan", "--train", "--model", settings.model, f"--{question.kind}"]
     words += ["--topology", machine.name, "--shape", question.shape, "--steps", str(steps)]
-    if question.batch_size % (machine.devices * question.accumulate) == 0:
+    if not _tell_other_batch(question, machine):
         words += ["--batch", str(question.batch_size)]
     for name in ("rank", "accumulate", "remat"):
         value = getattr(question, name)

@@ -171,8 +171,7 @@ def check_training(settings: TrainingSettings, model: Model, learner: Learner, *
     }
     lora = None
     try:
-        lora = find_first_lora(settings, model)
-        _check_first_values(lora, settings, model, learner)
+        lora = check_first_lora(settings, model, learner)
     except RecipeError as error:
         problems |= error.fields
     if found.problems and "data" not in problems:
@@ -226,14 +225,17 @@ def check_training(settings: TrainingSettings, model: Model, learner: Learner, *
     )
 
 
-def _check_first_values(lora: LoraFile | None, settings: TrainingSettings, model: Model, learner: Learner) -> None:
-    """Raises RecipeError for a LoRA that cannot learn on, where the model's configs are here already."""
-    start = model.choose_start()
+def check_first_lora(settings: TrainingSettings, model: Model, learner: Learner) -> LoraFile | None:
+    """Returns the LoRA that a training starts from, None for none; raises RecipeError for one that cannot learn on.
+
+    It is looked at layer by layer where the model's configs are here already.
+    """
+    lora, start = find_first_lora(settings, model), model.choose_start()
     folder = find_known_configs(start)
-    if lora is None or folder is None:
-        return
-    architecture: Any = find_architecture(model)
-    check_first_values(lora, settings, learner, model=start, folder=folder, spell=architecture.spell)
+    if lora is not None and folder is not None:
+        architecture: Any = find_architecture(model)
+        check_first_values(lora, settings, learner, model=start, folder=folder, spell=architecture.spell)
+    return lora
 
 
 def _check_start(model: Model) -> None:

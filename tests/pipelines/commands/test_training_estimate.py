@@ -79,6 +79,12 @@ def test_a_mesh_or_a_repository_of_which_no_plan_is_made_is_said_so(tmp_path: Pa
     assert ask(tmp_path, mesh="dp=8").answer is not None
 
 
+def test_a_batch_that_cannot_be_planned_is_said(tmp_path: Path) -> None:
+    (line,) = ask(tmp_path, devices=3, accumulate=3).tell()  # no TPU has three chips
+    assert "without one (of 24 pictures a step: 8 cannot be shared out among 8 devices in 3 parts): " in line
+    assert "--batch" not in line and "--accumulate 3" in line
+
+
 def test_settings_that_say_the_same_are_one_question(tmp_path: Path) -> None:
     settings = TrainingSettings(model="wan2.2-a14b", lora=True)
     model, machine = load_catalog().get("wan2.2-a14b"), TOPOLOGIES["v6e-8"]
@@ -109,4 +115,6 @@ def test_checking_on_a_cpu_names_the_command(
     assert plan["event"] == "plan" and plan["estimate"] is None
     assert "plan --train --model tiny --lora --topology v6e-8 --shape 64x64" in plan["plan_command"]
     assert main(words) == 0
-    assert "What it would take on a TPU is estimated by its compiler" in capsys.readouterr().err
+    assert "What it would take on a TPU is estimated by its compiler, without one: " in capsys.readouterr().err
+    assert main([*words, "--global-batch-size", "4", "--mesh", "dp=1"]) == 0
+    assert "What it takes is not known before: a plan is for all devices" in capsys.readouterr().err
