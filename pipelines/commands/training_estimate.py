@@ -86,8 +86,8 @@ def _tell_other_batch(question: training.TrainingQuestion, machine: Topology) ->
     unit = machine.devices * question.accumulate
     if question.batch_size % unit == 0:
         return ""
-    parts = f" in {question.accumulate} parts" if question.accumulate > 1 else ""
-    return f" (of {unit} pictures a step: {question.batch_size} cannot be shared out among {machine.devices} devices{parts})"
+    shares = f"{machine.devices} devices" + (f" in {question.accumulate} parts" if question.accumulate > 1 else "")
+    return f" (of {unit} pictures a step: {question.batch_size} cannot be shared out among {shares})"
 
 
 def _find_obstacle(settings: TrainingSettings, checked: Any, *, devices: int) -> str:
