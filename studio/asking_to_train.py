@@ -16,7 +16,7 @@ from pipelines.models.model import Model
 from pipelines.recipes.recipe import Recipe
 from pipelines.recipes.resolving import resolve
 from pipelines.runtime.weights import hub
-from pipelines.training import start
+from pipelines.training import first_lora
 from pipelines.training.data.prompts import AUTO
 from studio.jobs import trainings
 from studio.jobs.costs import lessons
@@ -179,12 +179,12 @@ def _take_start(visit: Visit, asked: AskedTraining, model: Model, problems: dict
     if lora is None:
         problems["start_from"] = say("there is no LoRA {name} here; choose another one", name=repr(asked.start_from))
         return asked
-    if (problem := start.find_obstacle(lora, model)) is not None:
+    if (problem := first_lora.find_obstacle(lora, model)) is not None:
         problems["start_from"] = say("{name} cannot learn on: {problem}", name=lora.title, problem=problem)
         return asked
     if asked.rank is None:
         return asked.model_copy(update={"rank": lora.rank})
-    if (problem := start.find_small_rank(lora, asked.rank)) is not None:
+    if (problem := first_lora.find_small_rank(lora, asked.rank)) is not None:
         problems["rank"] = problem
     return asked
 

@@ -44,6 +44,7 @@ class Hub:
     knows_ranges: bool = True
     names_sha256: bool = False  # as the real hub does for large files
     spoils: bool = False  # the weights' bytes on the way
+    licence: str = ""  # that the card names
     accepted: str | None = None  # the token of who accepted the licence; the repository is gated
     asked: list[tuple[str, str, str | None]] = field(default_factory=list)  # method, path, Range
 
@@ -86,12 +87,9 @@ def _make_handler(hub: Hub) -> type[BaseHTTPRequestHandler]:
             elif path == f"/api/models/{REPO}/auth-check":
                 self._send(200, b"{}")
             elif path.startswith(f"/api/models/{REPO}/revision/") and path.endswith((COMMIT, "/main")):
-                self._send(
-                    200,
-                    json.dumps(
-                        {"id": REPO, "sha": COMMIT, "siblings": [{"rfilename": name} for name in hub.files]}
-                    ).encode(),
-                )
+                said = {"id": REPO, "sha": COMMIT, "siblings": [{"rfilename": name} for name in hub.files]}
+                card = {"cardData": {"license": hub.licence}} if hub.licence else {}
+                self._send(200, json.dumps(said | card).encode())
             elif path.startswith(f"/api/models/{REPO}/tree/{COMMIT}"):
                 self._send(200, json.dumps(_list_tree(hub)).encode())
             elif path.startswith(f"/{REPO}/resolve/{COMMIT}/"):

@@ -18,9 +18,9 @@ from pipelines.messages import english
 from pipelines.models.catalog import Model, Shape
 from pipelines.plan.topologies import find_topology
 from pipelines.stages import Progress
+from pipelines.training.first_lora import find_first_lora, take_rank
 from pipelines.training.settings import TrainingSettings, read_name, read_settings
-from pipelines.training.sizes import choose_size, find_size_problem, parse_size
-from pipelines.training.start import take_rank
+from pipelines.training.sizes import choose_size, find_multiple, find_size_problem, parse_size
 
 _UNUSED = ("coordinator", "processes", "process", "check", "allow_cpu", "pack")
 
@@ -56,9 +56,11 @@ def compile_training(
         problems.add("shape", english("sizes are those of the data; leave one of the two out"))
     if output is not None:
         problems.attempt(lambda: check_output(output))
+    if settings is not None and found is not None:
+        settings = take_rank(settings, found)
+        problems.attempt(lambda: find_first_lora(settings, found))
     problems.tell()
     assert machine is not None and settings is not None and found is not None
-    settings = take_rank(settings, found)
     start = found.choose_start(revision=settings.revision, variant=settings.variant)
     file = output or place.packs_dir / f"train-{found.id}-{settings.kind}-{topology}.pack"
     check_output(file)
@@ -94,7 +96,8 @@ def _find_sizes(
     """Returns the shapes, and the pictures a step: of the data, or as asked, or the model's default shape."""
     from pipelines import registry
     from pipelines.training.batch_size import choose_batch
-    from pipelines.training.checks import check_training
+    from pipelines.training.checks import check_first_lora, check_training
+    from pipelines.training.refusals import find_strange
 
     if settings.data:
         spread = settings.model_copy(update={"mesh": f"dp={devices}"})
@@ -105,7 +108,14 @@ def _find_sizes(
     if batch_size % (devices * settings.accumulate):
         wanted = f"{devices} devices times {settings.accumulate} parts"
         problems.add("global_batch_size", english(f"{batch_size} is no multiple of {wanted}"))
-    multiple = registry.find_learner(model).size_multiple
+    learner = registry.find_learner(model)
+    for field, problem in find_strange(settings, model, learner).items():
+        problems.add(field, problem)
+    problems.attempt(lambda: check_first_lora(settings, model, learner))
+    multiple = find_multiple(model, learner)
+    chosen = choose_size(settings, model, ask_multiple=lambda: multiple)
+    if not asked and chosen not in model.shapes and (problem := find_size_problem(chosen, model, multiple=multiple)):
+        problems.add("resolution", problem)
     shapes: list[Shape] = []
     for text in asked or []:
         shape = problems.attempt(lambda text=text: _parse(text, settings, model))
@@ -114,7 +124,7 @@ def _find_sizes(
         elif shape is not None:
             shapes.append(shape)
     problems.tell()
-    return [*dict.fromkeys(shapes)] or [choose_size(settings, model)], batch_size
+    return [*dict.fromkeys(shapes)] or [chosen], batch_size
 
 
 def _parse(text: str, settings: TrainingSettings, model: Model) -> Shape:

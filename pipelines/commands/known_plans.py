@@ -5,6 +5,7 @@ Not here: compiling what is not known (plan_training.py).
 """
 
 import hashlib
+from dataclasses import replace
 from pathlib import Path
 
 import typer
@@ -17,18 +18,20 @@ from pipelines.plan.topologies import Topology
 from pipelines.runtime.devices.platform import list_flags
 from pipelines.training.settings import TrainingSettings
 
-PLANNED = ("optimizer", "ema", "preserve", "targets", "convolutions", "expert", "mixed_precision")
+PLANNED = ("optimizer", "ema", "preserve", "targets", "convolutions", "expert", "mixed_precision", "strict")
 """Settings beside rank, batch, parts and remat that change memory or time of a step; others change only what is learnt.
+
+All are options of `plan --train`, too.
 """
-FLAGS_OF_OTHERS = frozenset(PLANNED) - {"mixed_precision"}
-"""Those of them that are options of `plan --train`; the other one is for its --config."""
 
 
 def make_question(
     settings: TrainingSettings, model: Model, machine: Topology, *, shape: Shape, batch_size: int
 ) -> training.TrainingQuestion:
     """Returns the question about a training with these settings; what its steps do not depend on is left out."""
-    fields = TrainingSettings.model_fields
+    usual = {name: field.default for name, field in TrainingSettings.model_fields.items()}
+    if settings.expert == "both":  # all that there are, as without it
+        settings = settings.model_copy(update={"expert": usual["expert"]})
     return training.TrainingQuestion(
         model=model.id,
         kind=settings.kind,
@@ -38,16 +41,24 @@ def make_question(
         rank=settings.rank if settings.lora else 0,
         accumulate=settings.accumulate,
         remat=settings.remat,
-        others={name: value for name in PLANNED if (value := getattr(settings, name)) != fields[name].default},
+        others={name: value for name in PLANNED if (value := getattr(settings, name)) != usual[name]},
     )
 
 
 def find_kept(
     question: training.TrainingQuestion, model: Model, place: options.DataDirectory
 ) -> training.TrainingAnswer | None:
-    """Returns an answer that was compiled here, or else the one that ships; None for what was not asked yet."""
+    """Returns an answer that was compiled here, or else the one that ships; None for what was not asked yet.
+
+    What fits in as many parts as were asked for is an answer to the strict question, too.
+    """
     own = _find_own(name_own_file(place), question, made_of=fingerprint(model))
-    return own or find_shipped(question, model)
+    found = own or find_shipped(question, model)
+    if found is not None or not question.others.get("strict"):
+        return found
+    others = {name: value for name, value in question.others.items() if name != "strict"}
+    found = find_kept(replace(question, others=others), model, place)
+    return replace(found, question=question) if found is not None and found.accumulate == question.accumulate else None
 
 
 def name_own_file(place: options.DataDirectory) -> Path:
@@ -60,11 +71,14 @@ def fingerprint(model: Model) -> str:
 
 
 def _find_own(file: Path, question: training.TrainingQuestion, *, made_of: str) -> training.TrainingAnswer | None:
+    def tell(count: int) -> None:
+        lines = "a line" if count == 1 else f"{count} lines"
+        typer.echo(f"lumesh: {lines} of {file} cannot be read, and what they say would be compiled again", err=True)
+
     try:
-        return training.find(file, question, made_of=made_of)
-    except (ValueError, KeyError, TypeError):
-        typer.echo(f"lumesh: {file} is damaged, and is begun anew", err=True)
-        file.unlink()
+        return training.find(file, question, made_of=made_of, on_damaged=tell)
+    except OSError as error:
+        typer.echo(f"lumesh: {file} cannot be read, and what it says would be compiled again: {error}", err=True)
         return None
 
 

@@ -58,7 +58,7 @@ Answers = Annotated[
 _NAMED = ("model", "topology", "shape", "mode", "mesh", "step_cache", "weights")
 _OF_TRAINING = (
     *("lora", "full", "batch", "rank", "accumulate", "remat", "optimizer", "ema", "preserve", "targets"),
-    *("convolutions", "expert", "config", "steps", "chip_price", "again"),
+    *("convolutions", "expert", "mixed_precision", "strict", "config", "steps", "chip_price", "again"),
 )
 _OF_STAGES = (
     "mode",
@@ -105,6 +105,8 @@ def plan(
     targets: Annotated[str | None, plan_training_options.Targets] = None,
     convolutions: Annotated[bool, plan_training_options.Convolutions] = False,
     expert: Annotated[str | None, plan_training_options.ExpertOption] = None,
+    mixed_precision: Annotated[str | None, plan_training_options.Precision] = None,
+    strict: Annotated[bool, plan_training_options.Strict] = False,
     config: Annotated[Path | None, plan_training_options.Config] = None,
     steps: Annotated[int | None, plan_training_options.Steps] = None,
     chip_price: Annotated[float | None, plan_training_options.ChipPrice] = None,
@@ -153,6 +155,7 @@ def plan(
             "lora": lora or None, "full": full or None, "global_batch_size": batch, "rank": rank,
             "accumulate": accumulate, "remat": remat, "optimizer": optimizer, "ema": ema, "preserve": preserve,
             "targets": targets, "convolutions": convolutions or None, "expert": expert, "steps": steps,
+            "mixed_precision": mixed_precision, "strict": strict or None,
         }  # fmt: skip
         of_training = plan_training.Asked(
             model=model if given("model") or config is None else None, topology=topology, shape=shape, given=settings,

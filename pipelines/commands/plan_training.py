@@ -25,9 +25,9 @@ from pipelines.plan import training, training_report
 from pipelines.plan.topologies import Topology, find_topology
 from pipelines.runtime.devices.platform import prepare_compiler
 from pipelines.stages import Progress
+from pipelines.training.first_lora import find_first_lora, take_rank
 from pipelines.training.settings import DEFAULT_STEPS, TrainingSettings, read_settings
-from pipelines.training.sizes import choose_size, find_size_problem, parse_size
-from pipelines.training.start import take_rank
+from pipelines.training.sizes import choose_size, find_multiple, find_size_problem, parse_size
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -123,17 +123,20 @@ def _check(asked: Asked, place: options.DataDirectory) -> _Checked:
     machine = problems.attempt(lambda: find_topology(asked.topology, trains=True))
     settings = problems.attempt(lambda: _read_settings(asked))
     text = settings.model if settings is not None else asked.model
-    model = problems.attempt(lambda: find_model(place.catalog, text)) if text is not None else None
+    revision = settings.revision if settings is not None else None
+    model = problems.attempt(lambda: find_model(place.catalog, text, revision=revision)) if text is not None else None
     shape = _find_shape(asked, settings, model, machine, problems) if model is not None else None
     batch_size = None
     if settings is not None and machine is not None:
         batch_size = _choose_batch(settings, machine, problems)
     if asked.chip_price is not None and not math.isfinite(asked.chip_price):
         problems.add("chip_price", english(f"{asked.chip_price} is no price"))
+    if settings is not None and model is not None:
+        settings = take_rank(settings, model)
+        problems.attempt(lambda: find_first_lora(settings, model))
     problems.tell()
     assert settings is not None and machine is not None and model is not None and shape is not None
     assert batch_size is not None
-    settings = take_rank(settings, model)
     question = make_question(settings, model, machine, shape=shape, batch_size=batch_size)
     return _Checked(question=question, settings=settings, model=model, machine=machine)
 
@@ -163,21 +166,25 @@ def _find_shape(
     problems: Problems,
 ) -> Shape | None:
     """Returns the size to plan for: as asked, or of the settings' resolution and frames, or the model's default."""
+
+    def ask_multiple() -> int:
+        # Only a family's code for training knows which other sizes it takes, and that imports jax.
+        prepare_compiler(cpu_devices=machine.devices if machine is not None else 1)
+        from pipelines.registry import find_learner
+
+        return find_multiple(model, find_learner(model))
+
     shape, name = model.default_shape, "shape"
-    if settings is not None:
-        shape, name = choose_size(settings, model), "resolution"
     if asked.shape is not None:
-        text, name = asked.shape, "shape"
+        text = asked.shape
         shape = problems.attempt(lambda: parse_size(text, model))
         if shape is None:
             return None
+    elif settings is not None:
+        shape, name = choose_size(settings, model, ask_multiple=ask_multiple), "resolution"
     if shape in model.shapes:
         return shape
-    # Only a family's code for training knows which other sizes it takes, and that imports jax.
-    prepare_compiler(cpu_devices=machine.devices if machine is not None else 1)
-    from pipelines.registry import find_learner
-
-    if problem := find_size_problem(shape, model, multiple=find_learner(model).size_multiple):
+    if problem := find_size_problem(shape, model, multiple=ask_multiple()):
         problems.add(name, problem)
         return None
     return shape
@@ -243,7 +250,8 @@ def _compile(
         progress(Progress(phase="tracing"))
         _check_model(question, model)
         step = describe_asked(question, model)
-        ways = list_ways(question.remat, step.plan, batch_size=step.rows["weight"].shape[0])
+        is_strict = bool(question.others.get("strict"))
+        ways = list_ways(question.remat, step.plan, batch_size=step.rows["weight"].shape[0], is_strict=is_strict)
         return training.ask(
             question,
             training.Described(

@@ -26,6 +26,8 @@ Targets = typer.Option(
 )  # fmt: skip
 Convolutions = typer.Option("--convolutions", help="With --train: the LoRA changes convolutions, too.")
 ExpertOption = typer.Option(help="With --train: high, low or both, of a model with two experts.", show_default="both")
+Precision = typer.Option(help="With --train: no or bf16, as of train.", show_default="bf16 on TPU")
+Strict = typer.Option("--strict", help="With --train: does not try the batch in more parts where it does not fit.")
 Config = typer.Option(help="With --train: a .toml file of settings, as of train; options count before it.")
 Steps = typer.Option(
     min=1, max=MOST_STEPS, help="With --train: how many, for hours and dollars.", show_default="800, or 2000 with full"

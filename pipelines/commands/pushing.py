@@ -16,8 +16,8 @@ from pipelines.errors import LumeshError, RecipeError
 from pipelines.messages import Message, english
 from pipelines.runtime.weights.hub_token import find_token
 from pipelines.training.results.installing import OF_TRAINING
+from pipelines.training.results.model_folder import CARD
 
-CARD = "README.md"
 _UNKNOWN = (401, 403)
 
 

@@ -17,15 +17,15 @@ from pydantic.fields import FieldInfo
 from pipelines.commands import options
 from pipelines.errors import ModelError, RecipeError
 from pipelines.messages import english
-from pipelines.models.catalog import Catalog, Model, find_folder, open_model
-from pipelines.models.fingerprints import find_configs
+from pipelines.models.catalog import Catalog, Model, open_model
 from pipelines.models.model_manager import is_repository, open_repository
 from pipelines.models.moved import find_repository
 from pipelines.models.own_models import make_id
 from pipelines.runtime.devices import hosts, pods
+from pipelines.training.configs import find_known_configs
+from pipelines.training.first_lora import take_rank
 from pipelines.training.results.installing import check_targets, install
 from pipelines.training.settings import FLAGS, TrainingSettings, read_name, read_settings
-from pipelines.training.start import take_rank
 
 if TYPE_CHECKING:
     from pipelines.commands.training_estimate import TrainingEstimate
@@ -87,6 +87,8 @@ def train(
     settings = read_settings({"model": model, **given}, config)
     name = name if name is not None else read_name(config)
     found = find_model(place.catalog, settings.model, revision=settings.revision)
+    if found.repo and found not in place.catalog.models and settings.revision is not None:
+        settings = settings.model_copy(update={"revision": found.revision})  # the commit whose configs were looked at
     address = pods.find_address(coordinator, processes, process)
     settings = take_rank(choose_rate(settings, found, is_told=address is None or address.process == 0), found)
     if not found.learns_from:  # else only what it starts from is of that revision, not what makes the samples
@@ -162,7 +164,7 @@ def _train(
         start = predict_as_asked(
             checked.model.choose_start(revision=settings.revision, variant=settings.variant), settings
         )
-        folder = find_folder(start)
+        folder = find_known_configs(start)
         if folder is not None:  # else it is found when its files are here
             check_states(settings, checked, start, folder, output=output)
         terminal.tell_plan(_estimate(settings, checked, place))
@@ -271,10 +273,10 @@ def list_results(settings: TrainingSettings, model: Model, output: Path, name: s
 
     if settings.full:
         return [output]
-    try:
-        denoisers = registry.find_learner(model).list_denoisers(find_configs(model), {})
-    except ModelError:  # what is here of it does not tell, and `install` looks again
+    folder = find_known_configs(model)
+    if folder is None:  # what is here of it does not tell, and `install` looks again
         return [output / f"{name}.safetensors"]
+    denoisers = registry.find_learner(model).list_denoisers(folder, {})
     return [output / f"{name}{one.ending}.safetensors" for one in choose_denoisers(denoisers, settings)]
 
 

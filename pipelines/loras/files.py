@@ -56,6 +56,10 @@ _FOREIGN = re.compile(
     rf"|{LORA_STEM}transformer_blocks_\d+_{_OTHERS}"
 )
 
+_JOINED = re.compile(r"[._](to_(added_)?)?qkv$")  # queries, keys and values, which are layers of their own here
+
+_OF_TEXT = re.compile(r"(lora_te\d?_|text_encoder|te\d?\.)")
+
 _UNMEASURED: Mapping[str, Mapping[str, tuple[int, ...]]] = MappingProxyType({})
 
 
@@ -64,7 +68,7 @@ class LoraFile:
     """A file in the loras folder: its ref in recipes, its title for people, its family, and its size in bytes.
 
     `expert` is the one that it is for (`high` or `low` noise), where it says so; `kind` is LoRA, LoHa, LoKr or DoRA;
-    `rank` is the smallest of its pairs', 0 without any; `sizes` are those of the model that it was made for
+    `rank` is the largest of its pairs', 0 without any; `sizes` are those of the model that it was made for
     (families/traits.py). With a `problem` it cannot be used, and its family may be "".
     """
 
@@ -256,7 +260,7 @@ def _read(file: Path, ref: str, _mtime_ns: int, size: int) -> LoraFile:
         family=family,
         expert=_find_expert(header) or next(filter(None, map(traits.find_expert, (ref, *titles))), ""),
         kind=name_kind({part for parts in layers.values() for part in parts}),
-        rank=min((parts["down"][0] for parts in layers.values() if parts.get("down")), default=0),
+        rank=_find_rank(layers),
         sizes=traits.measure_layers({layer: measure(parts) for layer, parts in layers.items()}),
     )
 
@@ -331,6 +335,17 @@ def find_family(names: Iterable[str], layers: Mapping[str, Mapping[str, tuple[in
         if any(map(own.names.search, names)) and own.owns(names, own.measure_layers(measured)):
             return family
     return None
+
+
+def _find_rank(layers: Mapping[str, Mapping[str, tuple[int, ...]]]) -> int:
+    """Returns the largest rank of the pairs, 0 without any.
+
+    A pair for queries, keys and values in one may be theirs one upon the other, of three times the rank of each: such,
+    and those of text encoders, count only where there are no others.
+    """
+    ranks = {layer: parts["down"][0] for layer, parts in layers.items() if parts.get("down")}
+    of_one = [rank for layer, rank in ranks.items() if not _JOINED.search(layer) and not _OF_TEXT.match(layer)]
+    return max(of_one) if of_one else min(ranks.values(), default=0)
 
 
 def _find_expert(names: Iterable[str]) -> str:

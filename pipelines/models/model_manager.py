@@ -8,8 +8,10 @@ Not here: what a find is (own_models.py, single_files.py), downloading weights (
 import os
 import re
 import shutil
+from collections.abc import Sequence
 from dataclasses import replace
 from pathlib import Path
+from typing import TYPE_CHECKING
 
 from pipelines.errors import ModelError
 from pipelines.files.whole import PART, put_whole
@@ -25,6 +27,9 @@ from pipelines.models.own_models import MAX_DEPTH, OwnModel, UnusableModel, make
 from pipelines.models.single_files import recognise_file
 from pipelines.models.weight_files import GGUF, SUFFIX
 from pipelines.web.web_files import OnBytes, check_room
+
+if TYPE_CHECKING:
+    from pipelines.runtime.weights.hub import Repository
 
 COPY_BYTES = 2**24
 _NOISE = re.compile(r"(high|low)(?:[-_ ]?noise)?(?![a-z])[-_ ]?", re.IGNORECASE)  # in the names of two experts
@@ -98,18 +103,18 @@ def add_repository(data_dir: Path, repo: str, *, revision: str = "main", name: s
     there, gated, or none of ours.
     """
     repo = find_repository(repo)
-    found, commit, weights = _look_at_repository(repo, revision)
+    found, there = _look_at_repository(repo, revision)
     catalog = read_data_dir(data_dir)
     model_id = make_id(name or repo.rpartition("/")[2])
     refuse_taken(catalog, model_id, data_dir / OWN_FILE)
-    known = next((model for model in catalog.models if model.repo == repo and model.revision == commit), None)
+    known = next((model for model in catalog.models if model.repo == repo and model.revision == there.commit), None)
     if known is not None:
         raise ModelError(
             say("{repo} is there already: {model}.", repo=repo, model=known.id), advice=say("Use that model.")
         )
-    chosen = variant or _choose_variant(weights)
-    fields = {"id": model_id, "like": found.likeness.model_id, "repo": repo, "revision": commit}
-    append_entry(data_dir / OWN_FILE, fields | ({"variant": chosen} if chosen else {}))
+    said = {"variant": variant or _choose_variant(there.weights), "licence": there.licence}
+    fields = {"id": model_id, "like": found.likeness.model_id, "repo": repo, "revision": there.commit}
+    append_entry(data_dir / OWN_FILE, fields | {name: value for name, value in said.items() if value})
     return _check_added(data_dir, model_id, None)
 
 
@@ -123,30 +128,31 @@ def open_repository(repo: str, *, revision: str = "main", loras_dir: Path | None
 
     Only its configs are downloaded. Raises ModelError as `add_repository` does.
     """
-    found, commit, weights = _look_at_repository(repo, revision)
+    found, there = _look_at_repository(repo, revision)
     return replace(
         adopt_folder(found, load_catalog().models),
         path=None,
         repo=repo,
-        revision=commit,
-        variant=_choose_variant(weights),
+        revision=there.commit,
+        variant=_choose_variant(there.weights),
+        licence=there.licence,
         loras_dir=loras_dir,
     )
 
 
-def _look_at_repository(repo: str, revision: str) -> tuple[OwnModel, str, list[str]]:
-    """Returns what a repository's configs are, its commit, and the names of its files of weights."""
+def _look_at_repository(repo: str, revision: str) -> tuple[OwnModel, "Repository"]:
+    """Returns what a repository's configs are, and what else is known of it."""
     from pipelines.runtime.weights.hub import fetch_configs  # imports the hub's library, which the page sets up first
 
     if not is_repository(repo):
         raise ModelError(
             say("{repo} is no repository.", repo=repr(repo)), advice=say("Write it as owner/name, as on the hub.")
         )
-    folder, commit, weights = fetch_configs(repo, revision)
-    found = read_own_model(folder, repo)
+    there = fetch_configs(repo, revision)
+    found = read_own_model(there.folder, repo)
     if isinstance(found, UnusableModel):
         raise ModelError(found.reason, advice=found.advice)
-    return found, commit, weights
+    return found, there
 
 
 def download_model(model: Model, *, on_bytes: OnBytes) -> None:
@@ -290,7 +296,7 @@ def _pair_experts(data_dir: Path, file: Path) -> str:
     return model_id
 
 
-def _choose_variant(weights: list[str]) -> str:
+def _choose_variant(weights: Sequence[str]) -> str:
     """Returns fp16 if each component has such weights besides others, "" for the plain ones."""
     folders = {name.rpartition("/")[0] for name in weights}
     halves = {name.rpartition("/")[0] for name in weights if ".fp16." in name}

@@ -15,6 +15,22 @@ def read_lines(file: Path) -> list[dict[str, Any]]:
     return [json.loads(line) for line in file.read_text("utf-8").splitlines()] if file.exists() else []
 
 
+def read_sound_lines(file: Path) -> tuple[list[dict[str, Any]], int]:
+    """Reads the lines that hold an answer to a question, none if there is no file, and counts the others."""
+    if not file.exists():
+        return [], 0
+    lines: list[dict[str, Any]] = []
+    texts = file.read_text("utf-8", errors="replace").splitlines()
+    for text in texts:
+        try:
+            line = json.loads(text)
+        except (ValueError, RecursionError):  # such as what an ended process has written by half
+            continue
+        if isinstance(line, dict) and isinstance(line.get("question"), dict):
+            lines.append(line)
+    return lines, len(texts) - len(lines)
+
+
 def write_lines(file: Path, lines: Sequence[Mapping[str, Any]]) -> None:
     """Writes these lines in place of the file's, all or none."""
     partial = file.with_name(f"{file.name}.{os.getpid()}.partial")

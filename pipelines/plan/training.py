@@ -15,7 +15,7 @@ from typing import TYPE_CHECKING, Any
 
 from pipelines.messages import english
 from pipelines.plan.estimate import Estimate
-from pipelines.plan.lines import read_estimate, read_lines, write_estimate, write_lines
+from pipelines.plan.lines import read_estimate, read_lines, read_sound_lines, write_estimate, write_lines
 from pipelines.plan.topologies import Topology
 from pipelines.plan.verdicts import Answer, read_versions
 
@@ -159,14 +159,29 @@ def ask(
     return found
 
 
-def find(file: Path, question: TrainingQuestion, *, made_of: str = "") -> TrainingAnswer | None:
+def find(
+    file: Path, question: TrainingQuestion, *, made_of: str = "", on_damaged: Callable[[int], None] | None = None
+) -> TrainingAnswer | None:
     """Returns the kept answer to this question that was `made_of` this, None if there is none.
 
-    Raises ValueError, KeyError or TypeError for a file that holds something else.
+    Where lines hold something else, `on_damaged` hears how many, and they are passed over; without it, raises
+    ValueError, KeyError or TypeError.
     """
     wanted = question.describe()
-    lines = (line for line in read_lines(file) if line["question"] == wanted and line.get("made_of", "") == made_of)
-    return next(map(_read, lines), None)
+    lines, damaged = (read_lines(file), 0) if on_damaged is None else read_sound_lines(file)
+    found: TrainingAnswer | None = None
+    for line in lines:
+        if line["question"] != wanted or line.get("made_of", "") != made_of or found is not None:
+            continue
+        try:
+            found = _read(line)
+        except (ValueError, KeyError, TypeError, AttributeError):
+            if on_damaged is None:
+                raise
+            damaged += 1
+    if damaged and on_damaged is not None:
+        on_damaged(damaged)
+    return found
 
 
 def list_answers(file: Path) -> list[TrainingAnswer]:
@@ -175,9 +190,9 @@ def list_answers(file: Path) -> list[TrainingAnswer]:
 
 
 def keep(file: Path, answer: TrainingAnswer) -> None:
-    """Adds an answer to the file, in place of an earlier one to the same question."""
+    """Adds an answer to the file, in place of an earlier one to the same question, and of lines that hold none."""
     asked = answer.question.describe()
-    others = [line for line in read_lines(file) if line["question"] != asked]
+    others = [line for line in read_sound_lines(file)[0] if line["question"] != asked]
     lines = sorted([*others, _write(answer)], key=lambda line: [*map(str, line["question"].values())])
     write_lines(file, lines)
 

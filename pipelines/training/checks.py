@@ -18,12 +18,14 @@ from pipelines.errors import ModelError, RecipeError
 from pipelines.families.trainable import Learner
 from pipelines.loras.files import LoraFile
 from pipelines.messages import Message, english, join, say, say_count
-from pipelines.models.catalog import Model, Shape, find_folder
+from pipelines.models.catalog import Model, Shape
 from pipelines.models.model import FULL
+from pipelines.registry import find_architecture
 from pipelines.runtime.devices import hosts
 from pipelines.runtime.devices.mesh import build_mesh
 from pipelines.runtime.weights.components import read_json
 from pipelines.training.batch_size import choose_batch
+from pipelines.training.configs import find_known_configs
 from pipelines.training.data.batches import Schedule, hold_out
 from pipelines.training.data.buckets import Bucketing, choose_buckets, choose_square, cut_into_pieces, join_buckets
 from pipelines.training.data.cuts import Bucket
@@ -32,10 +34,12 @@ from pipelines.training.data.lengths import list_too_long
 from pipelines.training.data.prompts import list_prior_prompts
 from pipelines.training.data.rows import CaptionRules, Data
 from pipelines.training.data.sources import read_examples
+from pipelines.training.engine.first_values import check_first_values
+from pipelines.training.first_lora import find_first_lora
 from pipelines.training.refusals import check_folders, check_name, check_output, check_samples, find_strange
 from pipelines.training.results.report import check_report
 from pipelines.training.settings import DEFAULT_STEPS, TrainingSettings
-from pipelines.training.start import find_start
+from pipelines.training.sizes import find_multiple, takes_buckets
 
 CROPS = 4
 """Places at which a picture may be cut at random, each of which is encoded once."""
@@ -54,7 +58,7 @@ class Checked:
     held: Data | None
     captions: CaptionRules
     prior_prompts: tuple[str, ...]
-    start: LoraFile | None
+    first_lora: LoraFile | None
     steps: int
     batch_size: int
     devices: int
@@ -167,7 +171,7 @@ def check_training(settings: TrainingSettings, model: Model, learner: Learner, *
     }
     lora = None
     try:
-        lora = find_start(settings, model)
+        lora = check_first_lora(settings, model, learner)
     except RecipeError as error:
         problems |= error.fields
     if found.problems and "data" not in problems:
@@ -206,7 +210,7 @@ def check_training(settings: TrainingSettings, model: Model, learner: Learner, *
             preserve=settings.preserve,
         ),
         prior_prompts=list_prior_prompts(settings, model),
-        start=lora,
+        first_lora=lora,
         steps=choose_steps(settings, data.schedule.steps_per_epoch),
         batch_size=batch,
         devices=devices,
@@ -219,6 +223,19 @@ def check_training(settings: TrainingSettings, model: Model, learner: Learner, *
             *_tell_settings(settings),
         ),
     )
+
+
+def check_first_lora(settings: TrainingSettings, model: Model, learner: Learner) -> LoraFile | None:
+    """Returns the LoRA that a training starts from, None for none; raises RecipeError for one that cannot learn on.
+
+    It is looked at layer by layer where the model's configs are here already.
+    """
+    lora, start = find_first_lora(settings, model), model.choose_start()
+    folder = find_known_configs(start)
+    if lora is not None and folder is not None:
+        architecture: Any = find_architecture(model)
+        check_first_values(lora, settings, learner, model=start, folder=folder, spell=architecture.spell)
+    return lora
 
 
 def _check_start(model: Model) -> None:
@@ -282,11 +299,6 @@ def choose_name(settings: TrainingSettings) -> str:
     source = settings.output.name if settings.output is not None else Path(settings.data[0].split(",")[0]).name
     plain = re.sub(r"[^\w.-]+", "-", source).strip("-.")
     return plain or "training"
-
-
-def _takes_buckets(settings: TrainingSettings, model: Model) -> bool:
-    """Tells whether sizes of several proportions are trained; a resolution is diffusers' square where that is known."""
-    return settings.buckets if settings.buckets is not None else settings.resolution is None or model.is_video
 
 
 def _hold_out(
@@ -361,7 +373,7 @@ def _schedule(
         seed=settings.seed,
         prior_weight=settings.prior_weight,
         flips=settings.random_flip,
-        crops=0 if settings.center_crop or _takes_buckets(settings, model) else CROPS,
+        crops=0 if settings.center_crop or takes_buckets(settings, model) else CROPS,
     )
     return Data(examples=examples, cuts=cutting.cuts, schedule=schedule), cutting.notes
 
@@ -380,9 +392,9 @@ def _cut(settings: TrainingSettings, model: Model, learner: Learner, examples: S
     fps, shapes = float(model.fps or 0), list(model.shapes)
     if settings.frames is not None:
         shapes = [replace(one, frames=settings.frames) for one in shapes]
-    if not _takes_buckets(settings, model):
+    if not takes_buckets(settings, model):
         return choose_square(examples, side, frames=_list_lengths(settings, model), fps=fps)
-    multiple = _find_multiple(model, learner)
+    multiple = find_multiple(model, learner)
     return choose_buckets(examples, shapes, multiple=multiple, area=side**2, fps=fps)
 
 
@@ -396,16 +408,11 @@ def _list_lengths(settings: TrainingSettings, model: Model) -> set[int]:
     return {settings.frames} if settings.frames is not None else {shape.frames for shape in model.shapes}
 
 
-def _find_multiple(model: Model, learner: Learner) -> int:
-    folder = find_folder(model.choose_start())
-    return learner.size_multiple if folder is None else learner.find_size_multiple(folder)
-
-
 def _check_square(settings: TrainingSettings, model: Model, learner: Learner) -> dict[str, Message]:
     """Refuses a square of which a model of videos would have half a token."""
-    if not model.is_video or settings.resolution is None or _takes_buckets(settings, model):
+    if not model.is_video or settings.resolution is None or takes_buckets(settings, model):
         return {}
-    multiple = _find_multiple(model, learner)
+    multiple = find_multiple(model, learner)
     if settings.resolution % multiple == 0:
         return {}
     return {

@@ -12,10 +12,11 @@ from pipelines.errors import RecipeError
 from pipelines.families.trainable import Learner
 from pipelines.loras.files import SUFFIX
 from pipelines.messages import Message, english, say
-from pipelines.models.catalog import Catalog, Model, find_folder
+from pipelines.models.catalog import Catalog, Model
 from pipelines.models.own_models import INDEX
 from pipelines.recipes.recipe import Recipe
 from pipelines.recipes.resolving import resolve
+from pipelines.training.configs import find_known_configs
 from pipelines.training.data.sources import Origin
 from pipelines.training.data.trainings import find_trainings, is_training
 from pipelines.training.engine.adapters import choose_layers
@@ -40,7 +41,7 @@ def find_strange(settings: TrainingSettings, model: Model, learner: Learner) -> 
     if not model.choose_start().repo:
         reason = english(f"is of a hub repository, and {model.title} is none")
         problems |= refuse_asked(settings, ("non_ema_revision",), reason)
-    folder = find_folder(model.choose_start())
+    folder = find_known_configs(model.choose_start())
     if folder is None:
         return problems  # what is not here yet is looked at when it has been fetched
     learner.check(folder)

@@ -15,9 +15,9 @@ from pipelines.messages import Message, say
 from pipelines.runtime.devices import hosts
 from pipelines.runtime.kernels import switches
 from pipelines.training.checks import Checked
+from pipelines.training.first_lora import hash_lora
 from pipelines.training.place import MARK, Place
 from pipelines.training.settings import FLAGS, TrainingSettings
-from pipelines.training.start import hash_start
 
 OWN = {
     *("hub_token", "hub_model_id", "data", "output", "profile"),
@@ -47,7 +47,7 @@ def compare_hosts(settings: TrainingSettings, checked: Checked, *, weights: str 
         "what is held back": f"{len(checked.held.examples) if checked.held else 0} pictures ({_digest(kept)})",
         "the prior prompts": f"{len(checked.prior_prompts)} ({_digest(repr(checked.prior_prompts))})",
         "the sizes": ", ".join(checked.buckets),
-        "the LoRA to start from": hash_start(checked.start) or "none",
+        "the LoRA to start from": hash_lora(checked.first_lora) or "none",
     }
     hosts.compare(facts if weights is None else {**facts, "weights": weights})
 

@@ -94,8 +94,21 @@ def locate(
             return fetch()
 
 
-def fetch_configs(repo: str, revision: str) -> tuple[Path, str, list[str]]:
-    """Downloads a repository's configs: returns their folder, the commit, and the names of all files of weights.
+@dataclass(frozen=True, kw_only=True)
+class Repository:
+    """A repository at a `commit`: the `folder` of its configs here, the names of all its files of weights.
+
+    `licence` is as the hub calls it, "" where its card says none.
+    """
+
+    folder: Path
+    commit: str
+    weights: Sequence[str]
+    licence: str
+
+
+def fetch_configs(repo: str, revision: str) -> Repository:
+    """Downloads a repository's configs, and asks for what else is known of it.
 
     Raises ModelError as `locate` does, and for a repository that is not in diffusers layout.
     """
@@ -118,7 +131,20 @@ def fetch_configs(repo: str, revision: str) -> tuple[Path, str, list[str]]:
             tqdm_class=Silent,
             token=find_token(),
         )
-        return Path(folder), commit, [name for name in names if name.count("/") == 1 and name.endswith(".safetensors")]
+        return Repository(
+            folder=Path(folder),
+            commit=commit,
+            weights=[name for name in names if name.count("/") == 1 and name.endswith(".safetensors")],
+            licence=_read_licence(info.card_data),
+        )
+
+
+def _read_licence(card: Any) -> str:
+    """Returns the licence that a repository's card names, by its own name where the hub knows none."""
+    named = None if card is None else card.get("license")
+    if named == "other":
+        named = card.get("license_name") or named
+    return named[:100] if isinstance(named, str) else ""
 
 
 @contextlib.contextmanager

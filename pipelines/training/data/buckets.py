@@ -55,9 +55,7 @@ def choose_buckets(
     Clips are read at `fps` frames a second and keep as many frames as one of the shapes has; shorter ones share a
     length of their own.
     """
-    own = [Bucket(shape.width, shape.height) for shape in shapes if _is_near(shape.width * shape.height, area)]
-    sizes = [*dict.fromkeys(own)]
-    sizes += [made for made in _make_sizes(multiple, area) if all(_measure(made, one) > OWN_REACH for one in own)]
+    sizes = _list_sizes(shapes, multiple=multiple, area=area)
     lengths = _choose_lengths(examples, {shape.frames for shape in shapes}, fps)
     chosen = [
         _find_nearest(example, [Bucket(size.width, size.height, frames) for size in sizes])
@@ -139,6 +137,18 @@ def _is_near(pixels: int, area: int) -> bool:
     return abs(pixels - area) <= AREA_SHARE * area
 
 
+def choose_bucket(width: int, height: int, shapes: Collection[Shape], *, multiple: int, area: int) -> Bucket:
+    """Returns the one of those sizes, in pixels, that a picture of these sides gets where it is learnt alone."""
+    return _find_nearest(Bucket(width, height), _list_sizes(shapes, multiple=multiple, area=area))
+
+
+def _list_sizes(shapes: Collection[Shape], *, multiple: int, area: int) -> list[Bucket]:
+    """Lists the model's own sizes of about the area, and others for proportions that none of them has."""
+    own = [Bucket(shape.width, shape.height) for shape in shapes if _is_near(shape.width * shape.height, area)]
+    made = [one for one in _make_sizes(multiple, area) if all(_measure(one, other) > OWN_REACH for other in own)]
+    return [*dict.fromkeys(own), *made]
+
+
 def _make_sizes(multiple: int, area: int) -> list[Bucket]:
     """Makes sizes of about the area from 1:4 to 4:1: of each width the nearest height, and others that are as good."""
     side = math.sqrt(area)
@@ -160,7 +170,7 @@ def _measure(one: Bucket | Example, other: Bucket) -> float:
     return abs(_log_ratio(one) - _log_ratio(other))
 
 
-def _find_nearest(example: Example, buckets: Sequence[Bucket]) -> Bucket:
+def _find_nearest(example: Bucket | Example, buckets: Sequence[Bucket]) -> Bucket:
     """Returns the bucket of the nearest proportions; of equally near ones the first."""
     return min(buckets, key=lambda bucket: round(_measure(example, bucket), 6))
 

@@ -35,11 +35,12 @@ from pipelines.training.engine.denoiser import (
     plan_steps,
     start_state,
 )
-from pipelines.training.engine.first_values import read_start, take_over
+from pipelines.training.engine.first_values import read_first_lora, take_over
 from pipelines.training.engine.loop import Cadence, Duty, OnEvent, Stop, keep_finite, run_steps
 from pipelines.training.engine.objective import Objective, choose_objective, predict_as_asked
 from pipelines.training.engine.optimizers import build_optimizer, find_result, list_rates
 from pipelines.training.engine.step import TrainState, Weights
+from pipelines.training.first_lora import hash_lora
 from pipelines.training.place import Place
 from pipelines.training.results import export
 from pipelines.training.results.card import write_card
@@ -50,7 +51,6 @@ from pipelines.training.results.room import tell_room
 from pipelines.training.results.samples import Sampler
 from pipelines.training.results.state import StateFolder
 from pipelines.training.settings import TrainingSettings
-from pipelines.training.start import hash_start
 
 LOG = "log{ending}.jsonl"
 BORROWED = "state-sampled-"
@@ -76,7 +76,7 @@ def list_facts_of(
         settings, learner, scheduler_config,
         model=model.id, revision=model.revision, weights=_fingerprint_base(model, folder),
         expert=denoiser.component, global_batch_size=checked.batch_size, data=checked.fingerprint,
-        prior=checked.prior_fingerprint, start_from=hash_start(checked.start), steps=checked.steps, dtype=dtype,
+        prior=checked.prior_fingerprint, start_from=hash_lora(checked.first_lora), steps=checked.steps, dtype=dtype,
     )  # fmt: skip
 
 
@@ -201,11 +201,11 @@ class Learning:
 
     def _learn_on(self, drawn: dict[str, np.ndarray]) -> dict[str, np.ndarray]:
         """Returns a LoRA's first values, of the file that it starts from if there is one."""
-        file, settings, origin = self.checked.start, self.settings, self.origin
+        file, settings, origin = self.checked.first_lora, self.settings, self.origin
         if file is None:
             return drawn
         known = origin.learner.list_denoisers(origin.folder, self.scheduler_config)
-        updates = read_start(
+        updates = read_first_lora(
             file, origin, self.denoiser.component,
             components=[one.component for one in known], spell=self.spell, tell=self._note,
         )  # fmt: skip
@@ -281,7 +281,7 @@ class Learning:
             **({"modelspec.trigger_phrase": self.settings.trigger} if self.settings.trigger else {}),
             "lumesh_training": json.dumps(
                 {"steps": steps, "pictures": len(self.checked.examples)}
-                | ({} if (start := self.checked.start) is None else {"start_from": PurePath(start.ref).name})
+                | ({} if (lora := self.checked.first_lora) is None else {"start_from": PurePath(lora.ref).name})
                 | self.settings.model_dump(mode="json", include=shown, exclude_none=True),
                 sort_keys=True,
             ),

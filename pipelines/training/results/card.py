@@ -7,8 +7,9 @@ folder of one's own, is named in words alone: the hub would take it for one of i
 import json
 import re
 from collections.abc import Mapping
+from pathlib import PurePath
 
-from pipelines.loras.files import SUFFIX
+from pipelines.loras.files import SUFFIX, LoraFile
 from pipelines.models.model import Model
 from pipelines.training.checks import Checked
 from pipelines.training.settings import TrainingSettings
@@ -17,6 +18,7 @@ _LICENCES = {
     "apache-2.0": "apache-2.0",
     "creativeml openrail-m": "creativeml-openrail-m",
     "creativeml open rail++-m": "openrail++",
+    **{name: name for name in ("creativeml-openrail-m", "openrail++", "openrail", "mit", "cc-by-4.0", "cc-by-nc-4.0")},
 }
 """The catalogue's names of licences, in small letters -> the hub's; all others are `other` there, with their name."""
 
@@ -109,7 +111,13 @@ def _list_numbers(settings: TrainingSettings, checked: Checked, *, steps: int) -
         "learning rate": f"{settings.rate:g}, {settings.schedule}",
         "optimizer": settings.optimizer,
         **({"rank": f"{settings.rank}, alpha {settings.alpha or settings.rank:g}"} if settings.lora else {}),
+        **({"learnt on from": _name_first(checked.first_lora)} if checked.first_lora is not None else {}),
         **({"expert": settings.expert} if settings.expert else {}),
         **({"average of the weights": f"decay {settings.ema:g}"} if settings.ema else {}),
         "written in": settings.save_precision,
     }
+
+
+def _name_first(lora: LoraFile) -> str:
+    """Returns the name of the file alone, as a cell of a table has it."""
+    return "`{}`".format(PurePath(lora.ref).name.replace("|", "\\|"))

@@ -63,6 +63,13 @@ def test_without_data_sizes_and_batch_are_given(
     said = capsys.readouterr().err
     for text in ("should end in .pack", "there is no 'v6e-7'", "ema: schedule_free averages by itself"):
         assert text in said
+    assert main([*words, "--start-from", "gone", "--output", str(tmp_path / "a.pack")]) == 2
+    assert "start_from: there is no LoRA gone" in capsys.readouterr().err
+    assert main([*words, "--expert", "both", "--targets", "nothing", "--output", str(tmp_path / "a.pack")]) == 2
+    said = capsys.readouterr().err
+    assert "expert: is of models with two experts" in said and "targets: names none of" in said
+    assert main([*words, "--resolution", "100", "--output", str(tmp_path / "a.pack")]) == 2
+    assert "resolution: 100x100: sides are multiples of 64" in capsys.readouterr().err
     assert main([*words, "--data", str(tmp_path), "--shape", "64x64"]) == 2
     assert "shape: sizes are those of the data" in capsys.readouterr().err
     assert main(["compile", "--train", "--model", "gone", "--lora", "--topology", "cpu-1"]) == 2

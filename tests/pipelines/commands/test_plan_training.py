@@ -77,10 +77,19 @@ def test_an_answer_is_kept_and_shown_only_for_what_it_was_made_of(
     assert code == 0 and "the answer cannot be kept" in err
     file.with_name(f"{file.name}.{os.getpid()}.partial").rmdir()
 
-    file.write_text(whole[:-100], "utf-8")
-    code, out, err = plan(ASKED)
-    assert code == 0 and "is damaged, and is begun anew" in err
-    assert "the CPU compiler estimates no time" in out
+    half = whole[: len(whole) // 2]
+    file.write_text(f"{half}\n{whole}[1]\n", "utf-8")
+    code, out, err = plan(ASKED)  # what can be read is still known
+    assert code == 0 and f"2 lines of {file} cannot be read" in err
+    assert "the CPU compiler estimates no time" in out and file.read_text("utf-8").count("\n") == 3
+    assert read(plan(f"{ASKED} --again --json"))["rank"] == 3
+    assert file.read_text("utf-8").count("\n") == 1  # only what can be read is kept with a new answer
+
+    file.unlink()
+    file.mkdir()
+    code, _, err = plan(ASKED)
+    assert code == 0 and "cannot be read, and what it says would be compiled again" in err
+    assert "the answer cannot be kept" in err
 
 
 def test_what_is_known_is_answered_without_jax(tmp_path: Path) -> None:
@@ -113,6 +122,8 @@ def test_everything_that_is_wrong_is_told_at_once(plan: Callable[[str], tuple[in
     assert code == 2
     assert "batch: 12 is no multiple of 8 devices of cpu-8; take 8 or 16" in err
     assert "shape: 100x64: sides are multiples of 64 pixels" in err
+    code, _, err = plan("--train --model wan2.2-ti2v-5b --topology v6e-8 --shape 720x720x5")
+    assert code == 2 and "shape: 720x720x5: sides are multiples of 32 pixels" in err
     code, _, err = plan(f"{ASKED} --targets nothing --expert low")
     assert code == 2 and "targets: names none of" in err and "expert: is of models with two experts" in err
     code, _, err = plan("--train --model gone --mesh dp=8 --mode throughput")
@@ -152,6 +163,14 @@ def test_nothing_that_is_asked_for_is_passed_over(plan: Callable[[str], tuple[in
     assert code == 2 and "holds something else than answers of this command" in err
 
 
+@pytest.mark.parametrize(("flags", "parts"), [("", 4), ("--strict", 1)])
+def test_a_strict_plan_tries_no_more_parts_than_a_strict_training(
+    plan: Callable[[str], tuple[int, str, str]], flags: str, parts: int
+) -> None:
+    found = read(plan(f"--train --model flux2-klein-9b --full --topology v6e-1 --batch 4 {flags} --json"))
+    assert (found["fits"], found["accumulate"]) == (False, parts)
+
+
 def test_the_page_of_one_model_ends_with_one_object(plan: Callable[[str], tuple[int, str, str]]) -> None:
     code, out, _ = plan("--train --matrix --model flux2-klein-9b --json")
     assert code == 0
@@ -169,6 +188,9 @@ def test_a_file_of_settings_is_planned_as_it_is(plan: Callable[[str], tuple[int,
     found = read(plan(f"--train --config {file} --topology cpu-1 --json"))
     assert (found["batch_size"], found["rank"], found["steps"], found["others"]) == (2, 3, 50, {"optimizer": "lion"})
     assert found["hbm_bytes"]["weights"] < read(plan(f"{ASKED} --batch 2 --json"))["hbm_bytes"]["weights"]
+    file.write_text('model = "tiny"\nlora = true\nstart_from = "gone"\n', "utf-8")
+    code, _, err = plan(f"--train --config {file} --topology cpu-1")
+    assert code == 2 and "start_from: there is no LoRA gone" in err
     file.write_text('model = "tiny"\nlora = true\nepochs = 3\n', "utf-8")
     code, _, err = plan(f"--train --config {file} --topology cpu-1")
     assert code == 2 and "epochs: there are no pictures here to count" in err

@@ -1,24 +1,41 @@
 """`train --check` says what is known of time and money on this machine, or which command estimates it."""
 
 import json
+import shlex
+from dataclasses import replace
 from pathlib import Path
 from types import SimpleNamespace
 from typing import Any
 
 import pytest
+from typer.main import get_command
 
-from pipelines.__main__ import main
+from pipelines.__main__ import app, main
+from pipelines.commands.known_plans import make_question
 from pipelines.commands.options import DataDirectory
 from pipelines.commands.training_estimate import estimate
-from pipelines.models.catalog import load_catalog
+from pipelines.models.catalog import Model, load_catalog
 from pipelines.plan.topologies import SLICES, TOPOLOGIES, find_machine
 from pipelines.training.settings import TrainingSettings
 from tests.pipelines.training.zorb import make
 
 
-def ask(tmp_path: Path, *, devices: int = 8, buckets: dict[str, int] | None = None, **settings: Any) -> Any:
+def ask(
+    tmp_path: Path,
+    *,
+    devices: int = 8,
+    groups: int | None = None,
+    buckets: dict[str, int] | None = None,
+    model: Model | None = None,
+    **settings: Any,
+) -> Any:
+    """Returns what is known of a training whose batch is shared out among `groups` of the devices, or among all."""
     checked: Any = SimpleNamespace(
-        model=load_catalog().get("flux2-klein-4b"), batch_size=8, steps=400, buckets=buckets or {"1024x1024": 12}
+        model=model or load_catalog().get("flux2-klein-4b"),
+        batch_size=8,
+        steps=400,
+        buckets=buckets or {"1024x1024": 12},
+        devices=groups or devices,
     )
     asked = TrainingSettings(model="flux2-klein-4b", lora=True, **settings)
     return estimate(asked, checked, DataDirectory(data_dir=tmp_path), kind="TPU v6 lite", devices=devices)
@@ -31,7 +48,7 @@ def test_a_plan_that_ships_is_told_with_the_steps_of_this_training(tmp_path: Pat
     assert "counted as 1024x1024" in ask(tmp_path, buckets={"1024x1024": 8, "768x1344": 4}).tell()[-1]
 
 
-@pytest.mark.parametrize("settings", [{"rank": 8}, {"ema": 0.99}, {"mesh": "dp=4"}, {"devices": 4}, {"remat": "full"}])
+@pytest.mark.parametrize("settings", [{"rank": 8}, {"ema": 0.99}, {"devices": 4}, {"remat": "full"}])
 def test_a_plan_is_not_told_for_other_settings_or_machines(tmp_path: Path, settings: dict[str, Any]) -> None:
     found = ask(tmp_path, **settings)
     assert found.describe()["estimate"] is None
@@ -40,11 +57,44 @@ def test_a_plan_is_not_told_for_other_settings_or_machines(tmp_path: Path, setti
 
 
 def test_the_command_asks_for_the_same_training(tmp_path: Path) -> None:
-    command = ask(tmp_path, rank=8, optimizer="lion", convolutions=True, buckets={"512x512": 1}).command
+    asked: dict[str, Any] = {"rank": 8, "optimizer": "lion", "convolutions": True, "mixed_precision": "no"}
+    command = ask(tmp_path, **asked, strict=True, buckets={"512x512": 1}).command
     assert command == (
         "python -m pipelines plan --train --model flux2-klein-4b --lora --topology v6e-8 --shape 512x512 --steps 400 "
-        "--batch 8 --rank 8 --optimizer lion --convolutions"
+        "--batch 8 --rank 8 --optimizer lion --convolutions --mixed-precision no --strict"
     )
+    plan: Any = get_command(app).commands["plan"]  # pyrefly: ignore[missing-attribute] - a group's
+    params = plan.make_context("plan", shlex.split(command)[4:]).params
+    assert (params["mixed_precision"], params["strict"], params["rank"]) == ("no", True, 8)
+
+
+def test_a_mesh_or_a_repository_of_which_no_plan_is_made_is_said_so(tmp_path: Path) -> None:
+    for found, said in (
+        (ask(tmp_path, mesh="dp=4,tp=2", groups=4), "(dp=8), and this training's mesh is dp=4,tp=2"),
+        (ask(tmp_path, model=replace(load_catalog().get("flux2-klein-4b"), id="some-klein")), "are on the hub"),
+    ):
+        (line,) = found.tell()
+        assert said in line and "plan --train" not in line
+        assert found.describe() == {"estimate": None, "plan_command": None}
+    assert ask(tmp_path, mesh="dp=8").answer is not None
+
+
+def test_a_batch_that_cannot_be_planned_is_said(tmp_path: Path) -> None:
+    (line,) = ask(tmp_path, devices=3, accumulate=3).tell()  # no TPU has three chips
+    assert "without one (of 24 pictures a step: 8 cannot be shared out among 8 devices in 3 parts): " in line
+    assert "--batch" not in line and "--accumulate 3" in line
+
+
+def test_settings_that_say_the_same_are_one_question(tmp_path: Path) -> None:
+    settings = TrainingSettings(model="wan2.2-a14b", lora=True)
+    model, machine = load_catalog().get("wan2.2-a14b"), TOPOLOGIES["v6e-8"]
+    plain, both = (
+        make_question(one, model, machine, shape=model.default_shape, batch_size=8)
+        for one in (settings, settings.model_copy(update={"expert": "both"}))
+    )
+    assert plain == both
+    strict = ask(tmp_path, strict=True)  # what ships fits in as many parts as were asked for
+    assert strict.answer is not None and strict.answer.question.others == {"strict": True}
 
 
 def test_machines_are_known_by_what_jax_calls_their_devices() -> None:
@@ -65,4 +115,6 @@ def test_checking_on_a_cpu_names_the_command(
     assert plan["event"] == "plan" and plan["estimate"] is None
     assert "plan --train --model tiny --lora --topology v6e-8 --shape 64x64" in plan["plan_command"]
     assert main(words) == 0
-    assert "What it would take on a TPU is estimated by its compiler" in capsys.readouterr().err
+    assert "What it would take on a TPU is estimated by its compiler, without one: " in capsys.readouterr().err
+    assert main([*words, "--global-batch-size", "4", "--mesh", "dp=1"]) == 0
+    assert "What it takes is not known before: a plan is for all devices" in capsys.readouterr().err

@@ -106,6 +106,10 @@ from pipelines.models.catalog import load_catalog
 model = find_model(load_catalog(), {REPO!r})
 """
 """What `train` does with a repository that no model of the catalogue comes from."""
+_KNOWN = """
+from pipelines.training.configs import find_known_configs
+print(find_known_configs(model).name)
+"""
 
 
 @pytest.mark.process
@@ -132,8 +136,11 @@ def test_a_repository_is_added_at_the_commit_that_it_is_at(tmp_path: Path) -> No
         )
 
     with run_hub(files) as hub:
-        trained = start("-c", f"{_OPEN}print(model.repo, model.revision, model.variant, model.family, model.steps)")
-        assert trained.stdout.split() == [REPO, COMMIT, "fp16", "sdxl", "25"], trained.stderr
+        hub.licence = "openrail++"
+        trained = start(
+            "-c", f"{_OPEN}print(model.repo, model.revision, model.variant, model.family, model.licence)\n{_KNOWN}"
+        )
+        assert trained.stdout.split() == [REPO, COMMIT, "fp16", "sdxl", "openrail++", COMMIT], trained.stderr
         assert not home.exists()
         done = run("add", REPO, "--name", "mine")
         assert done.returncode == 0, done.stderr
@@ -142,11 +149,13 @@ def test_a_repository_is_added_at_the_commit_that_it_is_at(tmp_path: Path) -> No
     assert "The hub knows no repository someone/else" in unknown.stderr
     assert (home / "models.toml").read_text("utf-8") == (
         f'[[model]]\nid = "mine"\nlike = "sdxl-base"\nrepo = "{REPO}"\nrevision = "{COMMIT}"\nvariant = "fp16"\n'
+        'licence = "openrail++"\n'
     )
     model = read_data_dir(home).get("mine")
     assert (model.repo, model.revision, model.variant, model.family) == (REPO, COMMIT, "fp16", "sdxl")
     told = json.loads(run("info", "mine", "--json").stdout)
     assert (told["revision"], told["size_bytes"], told["layout"]) == (COMMIT, None, "diffusers folder on the hub")
+    assert told["licence"] == "openrail++"
 
 
 @pytest.mark.process

@@ -299,6 +299,7 @@ def test_a_lora_learns_on_from_a_file(short: Short) -> None:
         short.run("less", rank=1, start_from=str(first))
     with pytest.raises(RecipeError, match=r"which would not learn on; let targets name"):
         short.run("other", targets="ff", start_from=str(first))
+    assert not (short.folder / "other").exists() and not short.told, "before anything is read or encoded"
     with pytest.raises(RecipeError, match="start_from: there is no LoRA nothing"):
         short.run("none", start_from="nothing")
     with pytest.raises(RecipeError, match="start_from: is of a LoRA"):

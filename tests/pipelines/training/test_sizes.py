@@ -5,7 +5,8 @@ import pytest
 from pipelines.errors import RecipeError
 from pipelines.models.catalog import load_catalog
 from pipelines.models.model import Shape
-from pipelines.training.sizes import find_size_problem, parse_size
+from pipelines.training.settings import TrainingSettings
+from pipelines.training.sizes import choose_size, find_size_problem, parse_size
 
 PICTURES, VIDEOS = load_catalog().get("flux2-klein-4b"), load_catalog().get("wan2.1-14b")
 
@@ -39,3 +40,20 @@ def test_clips_have_4n_and_1_frames_or_are_pictures() -> None:
 def test_what_is_no_size_is_refused() -> None:
     with pytest.raises(RecipeError, match="big is no size, such as 1024x1024"):
         parse_size("big", PICTURES)
+
+
+@pytest.mark.parametrize(
+    ("model", "asked", "size"),
+    [
+        ("wan2.1-14b", {}, "1280x720x81"),
+        ("wan2.1-14b", {"resolution": 480, "frames": 33}, "640x368x33"),  # an area, as in train
+        ("wan2.1-14b", {"resolution": 480, "buckets": False}, "480x480x81"),
+        ("wan2.1-14b", {"resolution": 960}, "1280x720x81"),
+        ("sdxl-base", {"resolution": 512}, "512x512"),
+        ("sdxl-base", {"buckets": False}, "1024x1024"),
+    ],
+)
+def test_a_resolution_is_the_size_that_training_makes_of_it(model: str, asked: dict[str, object], size: str) -> None:
+    found = load_catalog().get(model)
+    settings = TrainingSettings.model_validate({"model": model, "lora": True, **asked})
+    assert str(choose_size(settings, found, ask_multiple=lambda: 16)) == size

@@ -8,6 +8,7 @@ import pytest
 import yaml
 
 from pipelines import registry
+from pipelines.loras.files import LoraFile
 from pipelines.models.catalog import Model, load_catalog, open_model
 from pipelines.training.checks import check_training
 from pipelines.training.results.card import write_card
@@ -57,6 +58,16 @@ def test_a_model_that_no_repository_has_is_no_base_on_the_hub(data: Path, data_d
     assert fields.keys().isdisjoint({"base_model", "base_model_relation", "license"})
     assert "of tiny, trained with Lumesh." in text
     assert ("from_pretrained" in text) is (kind == "full")
+
+
+def test_the_licence_that_the_hub_names_and_the_lora_that_it_began_as_are_there(data: Path) -> None:
+    model = replace(load_catalog().get("sdxl-base"), licence="openrail++")
+    settings = read_settings({"model": model.id, "data": (str(data),), "mesh": "dp=1", "lora": True})
+    checked = check_training(settings, model, registry.find_learner(model), name="zorb")
+    first = LoraFile(ref="/home/me/zo|rb", title="", family="sdxl", path=data, size=1)
+    _, fields, text = write_card(settings, replace(checked, first_lora=first), steps=7).split("---\n", 2)
+    assert yaml.safe_load(fields)["license"] == "openrail++"
+    assert "| learnt on from | `zo\\|rb` |" in text and "/home/me" not in text
 
 
 def test_names_that_diffusers_does_not_read_are_not_shown_with_it(data: Path) -> None:

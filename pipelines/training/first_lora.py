@@ -14,7 +14,7 @@ from pipelines.models.catalog import Model
 from pipelines.training.settings import TrainingSettings
 
 
-def find_start(settings: TrainingSettings, model: Model) -> LoraFile | None:
+def find_first_lora(settings: TrainingSettings, model: Model) -> LoraFile | None:
     """Returns the LoRA that a training starts from: one of the data directory's by its name, or a file; None for none.
 
     Raises RecipeError for one that is not there, or that cannot learn on so.
@@ -58,7 +58,7 @@ def find_small_rank(lora: LoraFile, rank: int) -> Message | None:
 def take_rank(settings: TrainingSettings, model: Model) -> TrainingSettings:
     """Returns the settings with the rank of the LoRA that a training starts from, where none is asked.
 
-    Of a file that cannot be learnt on from, `find_start` says why.
+    Of a file that cannot be learnt on from, `find_first_lora` says why.
     """
     if settings.start_from is None or "rank" in settings.model_fields_set:
         return settings
@@ -67,7 +67,7 @@ def take_rank(settings: TrainingSettings, model: Model) -> TrainingSettings:
     return settings.model_copy(update={"rank": rank}) if rank else settings
 
 
-def hash_start(lora: LoraFile | None) -> str | None:
+def hash_lora(lora: LoraFile | None) -> str | None:
     """Returns a hash of the file's content, by which a state knows it; None without one."""
     if lora is None:
         return None

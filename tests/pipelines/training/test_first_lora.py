@@ -9,10 +9,11 @@ import pytest
 from safetensors.numpy import save_file
 
 from pipelines.errors import RecipeError
+from pipelines.loras.files import inspect_lora
 from pipelines.models.catalog import load_catalog
 from pipelines.training.checks import tell_start
+from pipelines.training.first_lora import find_first_lora, hash_lora, take_rank
 from pipelines.training.settings import TrainingSettings
-from pipelines.training.start import find_start, hash_start, take_rank
 
 
 @pytest.mark.parametrize("size", ["4b", "9b"])
@@ -71,25 +72,47 @@ def test_a_lora_learns_on_by_its_name_or_as_a_file_with_its_own_rank_or_more(tmp
     for text in ("zorb", "zorb.safetensors", str(file)):
         settings = take_rank(ask(text), model)
         assert settings.rank == 24
-        found = find_start(settings, model)
+        found = find_first_lora(settings, model)
         assert found is not None
         assert found.path.samefile(file)
     assert take_rank(ask("zorb", rank=32), model).rank == 32
     with pytest.raises(RecipeError, match="rank: that of zorb is 24"):
-        find_start(take_rank(ask("zorb", rank=16), model), model)
+        find_first_lora(take_rank(ask("zorb", rank=16), model), model)
     with pytest.raises(RecipeError, match="start_from: there is no LoRA other"):
-        find_start(take_rank(ask("other"), model), model)
-    before = hash_start(find_start(take_rank(ask("zorb"), model), model))
+        find_first_lora(take_rank(ask("other"), model), model)
+    before = hash_lora(find_first_lora(take_rank(ask("zorb"), model), model))
     save_pair(file, rank=25)
-    assert hash_start(find_start(take_rank(ask("zorb"), model), model)) != before
-    assert hash_start(None) is None
+    assert hash_lora(find_first_lora(take_rank(ask("zorb"), model), model)) != before
+    assert hash_lora(None) is None
 
 
 def test_what_cannot_learn_on_is_refused(tmp_path: Path) -> None:
     catalog = load_catalog()
     dora = save_pair(tmp_path / "dora.safetensors", rank=4, lora_magnitude_vector=80)
     with pytest.raises(RecipeError, match="start_from: .*dora.safetensors cannot be learnt on from: it is a DoRA"):
-        find_start(ask(str(dora)), catalog.get("demo-sdxl"))
+        find_first_lora(ask(str(dora)), catalog.get("demo-sdxl"))
     plain = save_pair(tmp_path / "plain.safetensors", rank=4)
     with pytest.raises(RecipeError, match="start_from: .* it is for sdxl models, not for demo-flux2"):
-        find_start(ask(str(plain)), catalog.get("demo-flux2"))
+        find_first_lora(ask(str(plain)), catalog.get("demo-flux2"))
+
+
+@pytest.mark.parametrize(
+    ("ranks", "found"),
+    [
+        ({"double_blocks_0_img_mlp_0": 16, "double_blocks_0_img_mlp_2": 8}, 16),
+        ({"double_blocks_0_img_attn_qkv": 48, "double_blocks_0_img_mlp_0": 16}, 16),  # q, k and v one upon the other
+        ({"double_blocks_0_img_attn_qkv": 48, "double_blocks_0_txt_attn_qkv": 16}, 16),
+        ({"double_blocks_0_img_mlp_0": 4, "te1_text_model_encoder_layers_0_self_attn_q_proj": 64}, 4),
+    ],
+)
+def test_the_rank_of_a_file_is_the_largest_that_a_layer_needs(
+    tmp_path: Path, ranks: dict[str, int], found: int
+) -> None:
+    file = tmp_path / "mixed.safetensors"
+    names = {f"lora_{layer}" if layer.startswith("te") else f"lora_unet_{layer}": rank for layer, rank in ranks.items()}
+    parts = {f"{layer}.lora_down.weight": (rank, 32) for layer, rank in names.items()}
+    parts |= {f"{layer}.lora_up.weight": (96, rank) for layer, rank in names.items()}
+    save_file({name: np.ones(shape, np.float32) for name, shape in parts.items()}, file)
+    lora = inspect_lora(file)
+    assert (lora.problem, lora.rank) == (None, found)
+    assert take_rank(ask(str(file), model="demo-flux2"), load_catalog().get("demo-flux2")).rank == found
