@@ -118,8 +118,11 @@ class StateFolder:
     def save(self, step: int, state: Any, facts: Mapping[str, Any]) -> None:
         """Starts to write the state after so many steps; copies of its arrays are made before this returns.
 
-        Raises OSError for a disk that refuses it; `wait` before, or this raises what the state before it met.
+        Raises OSError for a disk that refuses it; `wait` before, or this raises what the state before it met. All hosts
+        save together.
         """
+        if self._is_own:  # that the disk refused the last one, the first host alone knows
+            self._last = hosts.agree("the newest state", self._last)
         if step == self.newest:
             return
         if self._is_own:
@@ -337,7 +340,8 @@ def _send(state: Any) -> Any:
             if sum(one.nbytes for one in group) + leaf.nbytes > SENT_BYTES:
                 break
             group.append(leaf)
-        content = hosts.share("the state", b"".join(np.asarray(leaf, order="C").tobytes() for leaf in group))
+        own = [np.asarray(leaf, order="C").tobytes() for leaf in group] if hosts.is_leader() else []
+        content = hosts.share("the state", b"".join(own))
         start = 0
         for leaf in group:
             sent.append(np.frombuffer(content, leaf.dtype, leaf.size, start).reshape(leaf.shape))
