@@ -1,14 +1,14 @@
 """Where a training works, and that no other works there at the same time."""
 
 import contextlib
-from collections.abc import Iterator
+from collections.abc import Callable, Iterator
 from dataclasses import dataclass
 from pathlib import Path
 
 from filelock import FileLock, Timeout
 
 from pipelines.errors import RecipeError
-from pipelines.messages import say
+from pipelines.messages import Message, say
 from pipelines.runtime.devices import hosts
 
 LOCK = ".lock"
@@ -38,11 +38,11 @@ class Place:
         return hosts.is_leader() or not self.is_common
 
     @contextlib.contextmanager
-    def hold(self) -> Iterator[None]:
-        """Holds the folder, on the first host, as long as the process lives; raises RecipeError if another does.
+    def hold(self, tell: Callable[[Message], None]) -> Iterator[None]:
+        """Holds the folder, on the first host, until the context ends; raises RecipeError if another training does.
 
-        Two trainings in one folder would take each other's states for their own. Where the file system knows no locks,
-        nothing is held.
+        Two trainings in one folder would take each other's states for their own. Where the file system gives no lock,
+        nothing is held, which it may `tell`.
         """
         with contextlib.ExitStack() as stack:
             if hosts.is_leader():
@@ -52,6 +52,9 @@ class Place:
                     text = say("another training works in {folder} now; wait for its end, stop it, or choose another "
                                "folder", folder=self.output)  # fmt: skip
                     raise RecipeError({"output": text}) from error
-                except (NotImplementedError, OSError):
-                    pass  # what refuses a lock says so itself, or knows none
+                except (NotImplementedError, OSError) as error:
+                    tell(
+                        say("{folder} cannot be locked ({error}): see that no other training works there meanwhile.",
+                            folder=self.output, error=str(error) or type(error).__name__)
+                    )  # fmt: skip
             yield

@@ -11,10 +11,21 @@ from pipelines.training.results.installing import OF_TRAINING
 
 def test_a_second_training_in_the_same_folder_is_refused_as_long_as_the_first_one_runs(tmp_path: Path) -> None:
     one, other = (Place(output=tmp_path, cache=tmp_path / "rows", cache_dir=tmp_path / "jax") for _ in range(2))
-    with one.hold(), pytest.raises(RecipeError, match=f"another training works in {tmp_path} now"), other.hold():
+    told: list[object] = []
+    refused = pytest.raises(RecipeError, match=f"another training works in {tmp_path} now")
+    with one.hold(told.append), refused, other.hold(told.append):
         pass
-    with other.hold():
+    with other.hold(told.append):
         assert (tmp_path / LOCK).exists()
+    assert told == []
+
+
+def test_a_folder_that_cannot_be_locked_is_told(tmp_path: Path) -> None:
+    (tmp_path / LOCK).mkdir()  # as a file system that refuses it
+    told: list[str] = []
+    with Place(output=tmp_path, cache=tmp_path, cache_dir=tmp_path).hold(lambda text: told.append(str(text))):
+        (text,) = told
+    assert f"{tmp_path} cannot be locked" in text and "no other training works there" in text
 
 
 def test_its_lock_is_no_part_of_a_result() -> None:
