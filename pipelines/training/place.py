@@ -10,6 +10,8 @@ from filelock import FileLock, Timeout
 from pipelines.errors import RecipeError
 from pipelines.messages import Message, say
 from pipelines.runtime.devices import hosts
+from pipelines.training.data.trainings import SETTINGS
+from pipelines.training.settings import TrainingSettings
 
 LOCK = ".lock"
 MARK = ".hosts-"
@@ -36,6 +38,11 @@ class Place:
     def is_written_here(self) -> bool:
         """Tells whether this host writes what all have made."""
         return hosts.is_leader() or not self.is_common
+
+    def write_settings(self, settings: TrainingSettings) -> None:
+        """Writes down what was asked for, without secrets, wherever the result will be: by it a training is known."""
+        if self.is_written_here:
+            (self.output / SETTINGS).write_text(settings.model_dump_json(indent=1, exclude={"hub_token"}), "utf-8")
 
     @contextlib.contextmanager
     def hold(self, tell: Callable[[Message], None]) -> Iterator[None]:

@@ -28,7 +28,6 @@ from pipelines.stages import OnProgress
 from pipelines.training.checks import Checked
 from pipelines.training.data.lengths import list_too_long
 from pipelines.training.data.rows import RowSource
-from pipelines.training.data.trainings import SETTINGS
 from pipelines.training.engine.denoiser import Origin, choose_denoisers, find_denoisers
 from pipelines.training.engine.learning import Learning, list_facts_of, remove_borrowed
 from pipelines.training.engine.loop import OnEvent, Stop
@@ -154,7 +153,7 @@ def _open(
     opened.check_states(settings, checked)
     if place.is_written_here:
         remove_borrowed(place.output)
-        _write_settings(settings, place)
+    place.write_settings(settings)
     if settings.full and place.is_written_here:
         check_room(origin, place, chosen, settings.save_precision)
         _tell_absent(origin, chosen, on_event)
@@ -268,7 +267,3 @@ def check_states(
         later = {"data", "prior"} if checked.prior_prompts else set[str]()
         asked = {name: value for name, value in facts.items() if name not in later}
         refuse_differences(found, json.loads(json.dumps(asked)), output)
-
-
-def _write_settings(settings: TrainingSettings, place: Place) -> None:
-    (place.output / SETTINGS).write_text(settings.model_dump_json(indent=1, exclude={"hub_token"}), "utf-8")

@@ -43,6 +43,7 @@ _folders = itertools.count()
 _PROGRESS = "ThreadSaveMultiHostValueHolder"
 """What orbax calls its note, on all hosts, that something is being written."""
 _ABANDONED = "Event loop is closed"
+_PENDING = "Task was destroyed but it is pending"
 WRITTEN_S = 2.0
 """How long a state that the disk refused may be written to."""
 SHORT_S = 0.02
@@ -305,15 +306,25 @@ def _silence_refusals() -> None:
 def _silence_abandoned_tasks() -> None:
     """Keeps quiet about what ends after the first read or write that failed: orbax has closed its event loop by then.
 
-    Each of them would print a traceback that nobody can do anything about.
+    Each of them would print a traceback that nobody can do anything about, whatever error it makes of its end.
     """
     report = sys.unraisablehook
 
     def report_others(unraisable: "sys.UnraisableHookArgs") -> None:
-        if not (isinstance(unraisable.exc_value, RuntimeError) and str(unraisable.exc_value) == _ABANDONED):
+        if not _is_abandoned(unraisable.exc_value):
             report(unraisable)
 
     sys.unraisablehook = report_others
+    logging.getLogger("asyncio").addFilter(lambda record: not record.getMessage().startswith(_PENDING))
+
+
+def _is_abandoned(error: BaseException | None) -> bool:
+    """Tells whether an error comes from a coroutine that was given up while it waited."""
+    while error is not None:
+        if isinstance(error, GeneratorExit) or (isinstance(error, RuntimeError) and str(error) == _ABANDONED):
+            return True
+        error = error.__cause__ or error.__context__
+    return False
 
 
 def _choose_first_hosts(folder: Path) -> int | None:
