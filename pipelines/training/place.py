@@ -23,7 +23,7 @@ class Place:
     """Where a training works: `output` for its files, `cache` for rows, `cache_dir` for compiled programs.
 
     `packs` are files of `compile --train`, or folders of them. `is_common` says whether all hosts see the same
-    `output`. Where each has its own, the first one keeps the states, the log and the settings, and all other files are
+    `output`. Where each has its own, the first one keeps the states, the log and the samples, and all other files are
     written on every host.
     """
 
