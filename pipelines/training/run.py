@@ -22,13 +22,12 @@ from pipelines.runtime.devices import hosts
 from pipelines.runtime.devices.mesh import build_mesh
 from pipelines.runtime.programs.compiled import counter
 from pipelines.runtime.weights.components import read_json
-from pipelines.runtime.weights.hub import find_revision
 from pipelines.runtime.weights.lora_spelling import Spell
 from pipelines.stages import OnProgress
 from pipelines.training.checks import Checked
 from pipelines.training.data.lengths import list_too_long
 from pipelines.training.data.rows import RowSource
-from pipelines.training.engine.denoiser import Origin, choose_denoisers, find_denoisers
+from pipelines.training.engine.denoiser import Origin, choose_denoisers, describe_weights, find_denoisers
 from pipelines.training.engine.learning import Learning, list_facts_of, remove_borrowed
 from pipelines.training.engine.loop import OnEvent, Stop
 from pipelines.training.engine.objective import predict_as_asked
@@ -132,7 +131,7 @@ def _open(
     scheduler_config = read_json(folder / "scheduler" / "scheduler_config.json") | dict(model.scheduler_changes)
     known = learner.list_denoisers(folder, scheduler_config)
     denoisers = find_denoisers(settings, model, known, on_progress)
-    compare_hosts(settings, checked, weights=_describe_weights(model, folder, denoisers))
+    compare_hosts(settings, checked, weights=describe_weights(model, folder, denoisers))
     place, note = find_common_folder(place)
     if note is not None:
         on_event({"event": "note", "text": note})
@@ -158,12 +157,6 @@ def _open(
         check_room(origin, place, chosen, settings.save_precision)
         _tell_absent(origin, chosen, on_event)
     return opened
-
-
-def _describe_weights(model: Model, folder: Path, denoisers: Path | None) -> str:
-    """Returns which weights a training begins with: a model's, with denoisers of another revision if there are any."""
-    weights = find_revision(folder, model.own_files)
-    return weights if denoisers is None else f"{weights}, with denoisers of {find_revision(denoisers)}"
 
 
 def _prepare(

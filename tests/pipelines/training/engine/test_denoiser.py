@@ -15,7 +15,7 @@ from pipelines.models.catalog import Catalog, Model
 from pipelines.runtime.devices.mesh import build_mesh
 from pipelines.stages import ignore_progress
 from pipelines.training.engine import denoiser
-from pipelines.training.engine.denoiser import Origin, build_module, find_denoisers, start_state
+from pipelines.training.engine.denoiser import Origin, build_module, describe_weights, find_denoisers, start_state
 from pipelines.training.engine.optimizers import build_optimizer
 from pipelines.training.settings import TrainingSettings
 
@@ -42,6 +42,9 @@ def test_weights_of_another_revision_learn_in_place_of_the_bases(
     settings = TrainingSettings.model_validate(ASKED)
     folder = find_denoisers(settings, model, known, ignore_progress)
     assert asked == [("non-ema", "", ("unet",))]
+    assert folder is not None
+    before = describe_weights(model, model.path, folder)
+    assert before.startswith(f"{describe_weights(model, model.path, None)}, with denoisers of local-")
     origin = Origin(
         model=model, learner=learner, folder=model.path, mesh=build_mesh("dp=1"), on_progress=ignore_progress,
         denoisers=folder,
@@ -49,3 +52,5 @@ def test_weights_of_another_revision_learn_in_place_of_the_bases(
     built = build_module(origin, known[0], settings)
     state = start_state(origin, known[0], built, optimizer=build_optimizer(settings, built.shapes), settings=settings)
     np.testing.assert_array_equal(state.trained["conv_in.bias"], jnp.float32(load_file(file)["conv_in.bias"]))
+    save_file({name: value + 2 for name, value in load_file(file).items()}, file, {"format": "pt"})
+    assert describe_weights(model, model.path, folder) != before, "hosts compare it"
