@@ -94,15 +94,16 @@ def train(
     if not found.learns_from:  # else only what it starts from is of that revision, not what makes the samples
         found = found.choose_start(revision=settings.revision, variant=settings.variant)
     output: list[Path] = []
+    heard: list[int] = []
     joined = hosts.together(
         address,
-        on_loss=lambda: tell_how_to_go_on(output),
+        on_loss=lambda: tell_how_to_go_on(output, heard),
         on_end=print_error if as_json else lambda _line: None,
     )
     with joined, hosts.ending_on_sigterm():
         _train(
             settings, found, place, name=name, packs=place.list_packs(pack), check=check, allow_cpu=allow_cpu,
-            as_json=as_json, tell=output.append,
+            as_json=as_json, tell=output.append, tell_state=heard.append,
         )  # fmt: skip
 
 
@@ -127,10 +128,11 @@ def _train(
     allow_cpu: bool,
     as_json: bool,
     tell: Callable[[Path], None],
+    tell_state: Callable[[int], None],
 ) -> None:
     """Trains alone, or as one of several hosts, of which the first one speaks and keeps the result.
 
-    It may `tell` where it works before anything takes long.
+    It may `tell` where it works before anything takes long, and then the step of each state that is saved or read.
     """
     hosts.compare({"--check": "it" if check else "not", "--name": name or "none"})  # else some wait for ever
     from pipelines import registry
@@ -174,12 +176,18 @@ def _train(
     terminal.tell_plan()
     options.make_folder("output", output)
     stop = Stop()
+
+    def hear(event: dict[str, Any]) -> None:
+        if event["event"] in ("saved", "resumed"):
+            tell_state(event["step"])
+        terminal.hear(event)
+
     cache = place.data_dir / "cache" / "training"
     work = Place(
         output=output, cache=cache, cache_dir=place.cache_dir, allow_cpu=allow_cpu, packs=tuple(packs)
     )  # fmt: skip
     with stopping_on_signals(stop), terminal:
-        result = run(settings, checked, work, stop=stop, on_event=terminal.hear, on_progress=terminal.on_progress)
+        result = run(settings, checked, work, stop=stop, on_event=hear, on_progress=terminal.on_progress)
     if not hosts.is_leader():
         return
     files = result.files
@@ -200,15 +208,21 @@ def _estimate(settings: TrainingSettings, checked: "Checked", place: options.Dat
     return estimate(settings, checked, place, kind=find_kind(), devices=jax.device_count())
 
 
-def tell_how_to_go_on(output: Sequence[Path]) -> str:
-    """Returns what happens when the training in this folder, if it is known yet, is started again."""
+def tell_how_to_go_on(output: Sequence[Path], heard: Sequence[int] = ()) -> str:
+    """Returns what happens when the training in this folder, if it is known yet, is started again.
+
+    `heard` are the steps of states that were saved or read: hosts that share no folder know of no others, nor whether
+    the last of them is whole.
+    """
     from pipelines.training.results.state import find_newest_of
 
     step = max((find_newest_of(folder) for folder in output), default=0)
     if step:
         return f"the same command goes on from step {step}."
-    if not hosts.is_leader():  # where hosts share no folder, the first one alone knows
-        return "the same command goes on from the first host's last state, or begins anew."
+    if not hosts.is_leader() and heard:
+        return f"the same command goes on from the first host's state of step {heard[-1]}, or the one before it."
+    if not hosts.is_leader():
+        return "the same command goes on from the first host's last state, if it has one, or begins anew."
     return "no state was saved; the same command begins anew."
 
 

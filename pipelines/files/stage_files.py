@@ -11,10 +11,10 @@ from typing import Any
 
 import numpy as np
 from safetensors import SafetensorError, safe_open
-from safetensors.numpy import save_file
+from safetensors.numpy import save
 
 from pipelines.errors import StageFileError
-from pipelines.files.whole import give_usual_mode, put_whole, write_whole
+from pipelines.files.whole import write_whole
 from pipelines.messages import english
 
 EMBEDDINGS_FILE = "stage1_embeddings.safetensors"
@@ -56,8 +56,7 @@ def write_tensors(file: Path, tensors: Mapping[str, np.ndarray], *, model_id: st
     contiguous = {name: np.ascontiguousarray(value) for name, value in tensors.items()}
     dtypes = {name: str(value.dtype) for name, value in contiguous.items()}
     metadata = {"model_id": model_id, "dtypes": json.dumps(dtypes)}
-    put_whole(file, lambda part: save_file(contiguous, part, metadata=metadata))
-    give_usual_mode(file)
+    write_whole(file, save(contiguous, metadata))  # safetensors' own files are for the account alone
 
 
 def measure_text(file: Path) -> int | None:

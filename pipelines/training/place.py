@@ -1,15 +1,17 @@
 """Where a training works, and that no other works there at the same time."""
 
 import contextlib
-from collections.abc import Iterator
+from collections.abc import Callable, Iterator
 from dataclasses import dataclass
 from pathlib import Path
 
 from filelock import FileLock, Timeout
 
 from pipelines.errors import RecipeError
-from pipelines.messages import say
+from pipelines.messages import Message, say
 from pipelines.runtime.devices import hosts
+from pipelines.training.data.trainings import SETTINGS
+from pipelines.training.settings import TrainingSettings
 
 LOCK = ".lock"
 MARK = ".hosts-"
@@ -21,7 +23,7 @@ class Place:
     """Where a training works: `output` for its files, `cache` for rows, `cache_dir` for compiled programs.
 
     `packs` are files of `compile --train`, or folders of them. `is_common` says whether all hosts see the same
-    `output`. Where each has its own, the first one keeps the states, the log and the settings, and all other files are
+    `output`. Where each has its own, the first one keeps the states, the log and the samples, and all other files are
     written on every host.
     """
 
@@ -37,12 +39,17 @@ class Place:
         """Tells whether this host writes what all have made."""
         return hosts.is_leader() or not self.is_common
 
-    @contextlib.contextmanager
-    def hold(self) -> Iterator[None]:
-        """Holds the folder, on the first host, as long as the process lives; raises RecipeError if another does.
+    def write_settings(self, settings: TrainingSettings) -> None:
+        """Writes down what was asked for, without secrets, wherever the result will be: by it a training is known."""
+        if self.is_written_here:
+            (self.output / SETTINGS).write_text(settings.model_dump_json(indent=1, exclude={"hub_token"}), "utf-8")
 
-        Two trainings in one folder would take each other's states for their own. Where the file system knows no locks,
-        nothing is held.
+    @contextlib.contextmanager
+    def hold(self, tell: Callable[[Message], None]) -> Iterator[None]:
+        """Holds the folder, on the first host, until the context ends; raises RecipeError if another training does.
+
+        Two trainings in one folder would take each other's states for their own. Where the file system gives no lock,
+        nothing is held, which it may `tell`.
         """
         with contextlib.ExitStack() as stack:
             if hosts.is_leader():
@@ -54,6 +61,9 @@ class Place:
                                "folder. If none does, as where its machine was lost, remove {lock}",
                                folder=self.output, lock=self.output / LOCK)  # fmt: skip
                     raise RecipeError({"output": text}) from error
-                except (NotImplementedError, OSError):
-                    pass  # what refuses a lock says so itself, or knows none
+                except (NotImplementedError, OSError) as error:
+                    tell(
+                        say("{folder} cannot be locked ({error}): see that no other training works there meanwhile.",
+                            folder=self.output, error=str(error) or type(error).__name__)
+                    )  # fmt: skip
             yield

@@ -9,12 +9,15 @@ import json
 import resource
 import sys
 from pathlib import Path
-from typing import Any
+from typing import TYPE_CHECKING, Any
 
 import numpy as np
 
 from pipelines.runtime.devices import hosts
 from tests.studio.worker import on_a_slice
+
+if TYPE_CHECKING:
+    from pipelines.training.results.state import StateFolder
 
 FULL = 100_000  # bytes of the largest file that a full disk takes
 SKEW = 20.0  # the second host's clock seems to run so much slower
@@ -95,8 +98,25 @@ def make_pictures(asked: dict[str, Any], process: int) -> dict[str, Any]:
     return {"launches": launches, "previews": previews}
 
 
+def save_twice(states: "StateFolder", step: int, state: Any, *, limit: int) -> str:
+    """Saves a state on a disk that takes files of `limit` bytes, and again when it takes all; returns what it said."""
+    before = resource.getrlimit(resource.RLIMIT_FSIZE)
+    resource.setrlimit(resource.RLIMIT_FSIZE, (limit, before[1]))  # Python ignores the signal
+    told = ""
+    try:
+        states.save(step, state, {})
+        states.wait()
+    except OSError as error:
+        told = str(error)
+    resource.setrlimit(resource.RLIMIT_FSIZE, before)
+    hosts.wait("the disk has said what it says")
+    states.save(step, state, {})
+    states.wait()
+    return told
+
+
 def keep_states(folder: Path, process: int) -> dict[str, Any]:
-    """Saves states in a folder that both see, of which the second host's disk refuses one, and in a folder of each.
+    """Saves states in a folder that both see, and in one of each: one host's disk refuses them at first.
 
     Returns what each save ended with, and what is read of the folders that only the first host keeps states in.
     """
@@ -113,22 +133,11 @@ def keep_states(folder: Path, process: int) -> dict[str, Any]:
     state = {name: hosts.place(noise * number, apart) for number, name in enumerate("ab", start=1)}
 
     common = StateFolder(folder / "common", keep=2)
-    told: list[str] = []
-    for step, limit in ((1, FULL if process else resource.RLIM_INFINITY), (2, resource.RLIM_INFINITY)):
-        before = resource.getrlimit(resource.RLIMIT_FSIZE)
-        resource.setrlimit(resource.RLIMIT_FSIZE, (limit, before[1]))  # Python ignores the signal
-        try:
-            common.save(step, state, {})
-            common.wait()
-            told.append("")
-        except OSError as error:
-            told.append(str(error))
-        resource.setrlimit(resource.RLIMIT_FSIZE, before)
+    told = [save_twice(common, 2, state, limit=FULL if process else resource.RLIM_INFINITY)]
     common.close()
 
     own = StateFolder(folder / f"own-{process}", keep=2, is_common=False)
-    own.save(3, state, {})
-    own.wait()
+    told.append(save_twice(own, 3, state, limit=resource.RLIM_INFINITY if process else FULL))
     own.close()
     own = StateFolder(folder / f"own-{process}", keep=2, is_common=False)
     found = own.load(described, {})

@@ -183,8 +183,7 @@ class Steps:
         """Lists what to try, first what a pack has: that fits, and ways before it would take minutes to fail."""
         asked = self._settings
         ways = list_ways(asked.remat, plan, batch_size=batch_size, is_strict=asked.strict)
-        packs = self._packs
-        return ways if packs is None else sorted(ways, key=lambda way: not packs.has(name_step(shape, way)))
+        return put_packed_first(ways, shape, self._packs)
 
     def _tell_refusal(self, way: Way, following: Way | None) -> None:
         """Tells that a step did not fit, and what is tried next."""
@@ -197,6 +196,17 @@ class Steps:
             arguments = (abstract_weights(trained), self._frozen, abstract_weights(rows))
             self._programs.compile_all([build_validation_program(plan, *arguments, key=key)])
         return self._programs.get(*key)
+
+
+def put_packed_first(ways: Sequence[Way], shape: Shape, packs: Packs | None) -> list[Way]:
+    """Returns the ways in the order in which they are tried: those of which every host has a pack come first.
+
+    Packs lie on each host, and hosts that took steps of different ways would wait for each other for ever.
+    """
+    own = [packs is not None and packs.has(name_step(shape, way)) for way in ways]
+    found = hosts.collect(f"packs for {shape}: {' '.join(f'{way.remat} {way.accumulate}' for way in ways)}", own)
+    is_packed = {way: all(has) for way, has in zip(ways, zip(*found, strict=True), strict=True)}
+    return sorted(ways, key=lambda way: not is_packed[way])
 
 
 def find_shape(bucket: Bucket) -> Shape:

@@ -29,7 +29,7 @@ from pipelines.runtime.devices import hosts
 from pipelines.runtime.devices.memory import find_limit
 from pipelines.runtime.devices.sharding import STACK, Rules
 from pipelines.runtime.weights.components import choose_dtype, load_component
-from pipelines.runtime.weights.hub import locate
+from pipelines.runtime.weights.hub import find_revision, locate
 from pipelines.runtime.weights.resolve import split_layers
 from pipelines.runtime.weights.single_file import StoredComponent
 from pipelines.stages import OnProgress, Progress
@@ -119,6 +119,12 @@ def find_denoisers(
         )
     except ModelError as error:
         raise RecipeError({"non_ema_revision": error.detail}) from error
+
+
+def describe_weights(model: Model, folder: Path, denoisers: Path | None) -> str:
+    """Returns which weights a training begins with: a model's, with denoisers of another revision if there are any."""
+    weights = find_revision(folder, model.own_files)
+    return weights if denoisers is None else f"{weights}, with denoisers of {find_revision(denoisers)}"
 
 
 def build_module(origin: Origin, denoiser: Denoiser, settings: TrainingSettings) -> LearningModule:

@@ -67,16 +67,21 @@ def list_facts_of(
     *,
     model: Model,
     folder: Path,
+    denoisers: Path | None,
     learner: Learner,
     scheduler_config: Mapping[str, Any],
     dtype: str,
 ) -> dict[str, Any]:
-    """Lists what a state of a denoiser of the `model` in a folder is for, and what a run that goes on may change."""
+    """Lists what a state of a denoiser of the `model` in a folder is for, and what a run that goes on may change.
+
+    `denoisers` is where those of another revision lie, None if there are none, or they are not here yet.
+    """
     return list_facts(
         settings, learner, scheduler_config,
         model=model.id, revision=model.revision, weights=_fingerprint_base(model, folder),
         expert=denoiser.component, global_batch_size=checked.batch_size, data=checked.fingerprint,
         prior=checked.prior_fingerprint, start_from=hash_lora(checked.first_lora), steps=checked.steps, dtype=dtype,
+        denoisers=None if denoisers is None else find_revision(denoisers),
     )  # fmt: skip
 
 
@@ -124,8 +129,8 @@ class Learning:
             stack.callback(states.close)
             facts = list_facts_of(
                 settings, self.checked, self.denoiser,
-                model=self.origin.model, folder=self.origin.folder, learner=self.origin.learner,
-                scheduler_config=self.scheduler_config,
+                model=self.origin.model, folder=self.origin.folder, denoisers=self.origin.denoisers,
+                learner=self.origin.learner, scheduler_config=self.scheduler_config,
                 dtype=np.dtype(choose_compute_dtype(settings, self.origin.mesh)).name,
             )  # fmt: skip
             first = 0

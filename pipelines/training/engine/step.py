@@ -241,18 +241,14 @@ def compile_first_that_fits(
 
     TPU's compiler refuses what a device cannot hold, a GPU's does not; `room_bytes` are those that a device has beside
     the step's arguments, None if that is not known. `on_refusal` hears which one did not fit, and which is next. Raises
-    LumeshError when the last one does not fit.
+    LumeshError when the last one does not fit. Several hosts take the first with which it fits on all of them.
     """
     for way, following in zip(ways, (*ways[1:], None), strict=True):
         program = build(way)
-        try:
-            programs.compile_all([program])
-        except jax.errors.JaxRuntimeError as error:
-            if "RESOURCE_EXHAUSTED" not in str(error):
-                raise
-        else:
-            if all(hosts.collect("room for a step", _has_room(programs, program, room_bytes))):
-                return way
+        has_room = _compile(programs, program) and _has_room(programs, program, room_bytes)
+        if all(hosts.collect(f"room for {' '.join(map(str, program.key))}", has_room)):
+            return way
+        if programs.has(*program.key):
             programs.drop(*program.key)
         on_refusal(way, following)
     if (remat := ways[-1].remat) != REMATS_BY_SIZE[-1]:
@@ -264,6 +260,17 @@ def compile_first_that_fits(
         say("A step does not fit into the devices' memory, even if all of its layers are computed twice."),
         advice=say("Take fewer pictures a step, or compute them in parts (accumulate), or train on more devices."),
     )
+
+
+def _compile(programs: Programs, program: Program) -> bool:
+    """Compiles a program, and tells whether the compiler had room for it."""
+    try:
+        programs.compile_all([program])
+    except jax.errors.JaxRuntimeError as error:
+        if "RESOURCE_EXHAUSTED" not in str(error):
+            raise
+        return False
+    return True
 
 
 def _has_room(programs: Programs, program: Program, room_bytes: int | None) -> bool:

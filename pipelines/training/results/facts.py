@@ -20,6 +20,7 @@ _FINGERPRINTS = {
     "prior": say("the same pictures, others of which are marked prior"),
     "start_from": say("another LoRA to start from, or none"),
     "weights": say("another base of the same name"),
+    "denoisers": say("other weights of the same non_ema_revision"),
 }
 TAKEN = "taken"
 """The fact that holds what may change, by the settings' names."""
@@ -61,11 +62,13 @@ def list_facts(
     start_from: str | None,
     steps: int,
     dtype: str,
+    denoisers: str | None = None,
 ) -> dict[str, Any]:
     """Lists the facts of a training of the component `expert`.
 
     `weights` is a hash of a base that lies in files of one's own, "" for others, of which `revision` tells. `data`,
-    `prior` and `start_from` are hashes, `dtype` is what is computed in.
+    `prior` and `start_from` are hashes, `dtype` is what is computed in. `denoisers` is the commit of those that learn
+    where it is not the base's, and known.
     """
     is_flow = learner.process == "flow"
     shared = {name: getattr(settings, name) for name in _SHARED}
@@ -89,6 +92,7 @@ def list_facts(
         "data": data,
         "prior": prior,
         "start_from": start_from,
+        **({} if denoisers is None else {"denoisers": denoisers}),
         TAKEN: {
             **taken,
             "steps": steps,

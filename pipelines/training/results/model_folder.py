@@ -47,15 +47,16 @@ def list_components(index: Mapping[str, Any]) -> list[str]:
     return [name for name, entry in index.items() if isinstance(entry, list) and any(entry)]
 
 
-def list_absent(base: Path) -> list[str]:
-    """Lists the components that the base's index names and that do not lie in its folder."""
-    return [name for name in list_components(read_json(base / INDEX)) if not _is_there(base / name)]
+def list_absent(base: Path, elsewhere: Collection[str] = ()) -> list[str]:
+    """Lists the components that the base's index names and that lie neither in its folder nor `elsewhere`."""
+    names = list_components(read_json(base / INDEX))
+    return [name for name in names if name not in elsewhere and not _is_there(base / name)]
 
 
-def measure_parts(base: Path, learning: Collection[str], variant: str) -> int:
-    """Returns the bytes of the base's components but for those that are `learning`, as a result has them."""
+def measure_parts(base: Path, besides: Collection[str], variant: str) -> int:
+    """Returns the bytes of the base's components `besides` these, as a result has them."""
     components = list_components(read_json(base / INDEX))
-    names = [name for name in components if name not in learning and _is_there(base / name)]
+    names = [name for name in components if name not in besides and _is_there(base / name)]
     return sum(file.stat().st_size for name in names for _, file in list_files(base / name, variant))
 
 

@@ -7,6 +7,7 @@ Not here: which weight of a file is which (runtime/weights/single_file.py), the 
 """
 
 import json
+import math
 import shutil
 from collections.abc import Collection
 from pathlib import Path
@@ -31,6 +32,17 @@ def list_own_parts(origin: Origin, learning: Collection[str]) -> tuple[str, ...]
     """Lists the components that are not as in the base's folder, without those that learn."""
     own = [name for name in origin.files if name not in learning]
     return tuple(sorted(own) + ([SCHEDULER] if origin.model.scheduler_changes else []))
+
+
+def measure_own_parts(origin: Origin, learning: Collection[str]) -> int:
+    """Returns the bytes of their weights, as they are written."""
+    sources = (
+        source
+        for name in list_own_parts(origin, learning)
+        if name in origin.files
+        for source in origin.files[name].weights.values()
+    )
+    return sum(math.prod(source.shape) * _choose_dtype(source).itemsize for source in sources)
 
 
 def write_own_parts(origin: Origin, folder: Path, learning: Collection[str]) -> None:
@@ -59,14 +71,18 @@ def _write(origin: Origin, folder: Path, learning: Collection[str]) -> None:
 
 def read_tensor(source: WeightSource) -> torch.Tensor:
     """Reads a whole weight as it is stored, or in bf16."""
-    stored = _find_dtype(source)
-    array = np.empty(source.shape, stored if stored in _PLAIN else ml_dtypes.bfloat16)
+    array = np.empty(source.shape, _choose_dtype(source))
     whole = tuple(slice(0, size) for size in source.shape)
     for read in source.plan([Destination(index=whole, array=array)]):
         read.run()
     if array.dtype == ml_dtypes.bfloat16:
         return torch.from_numpy(array.view(np.int16)).view(torch.bfloat16)
     return torch.from_numpy(array)
+
+
+def _choose_dtype(source: WeightSource) -> np.dtype:
+    stored = _find_dtype(source)
+    return stored if stored is not None and stored in _PLAIN else np.dtype(ml_dtypes.bfloat16)
 
 
 def _find_dtype(source: WeightSource) -> np.dtype | None:

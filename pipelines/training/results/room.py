@@ -21,21 +21,30 @@ from pipelines.training.engine.step import TrainState
 from pipelines.training.place import Place
 from pipelines.training.results.export import PRECISIONS
 from pipelines.training.results.model_folder import list_components, list_files, measure_parts
+from pipelines.training.results.own_parts import measure_own_parts
 from pipelines.training.settings import SavePrecision
 
 
 def check_room(origin: Origin, place: Place, learning: Sequence[Denoiser], precision: SavePrecision) -> None:
-    """Raises RecipeError unless the result of these denoisers, beside what is there of it, has room on its disk."""
-    variant = origin.model.variant
-    needed = sum(_count_weights(origin, one) for one in learning) * PRECISIONS[precision].itemsize
-    needed += measure_parts(origin.folder, {one.component for one in learning}, variant)
-    parts = [place.output / name for name in list_components(read_json(origin.folder / INDEX))]
-    there = sum(file.stat().st_size for part in parts if part.is_dir() for _, file in list_files(part, ""))
+    """Raises RecipeError unless the result of these denoisers has room on its disk, where it replaces an earlier one.
+
+    An earlier denoiser is there until the new one is whole; all other parts are removed before they are written anew.
+    """
+    names = {one.component for one in learning}
+    parts = measure_own_parts(origin, names)
+    parts += measure_parts(origin.folder, {*names, *origin.files}, origin.model.variant)
+    others = [name for name in list_components(read_json(origin.folder / INDEX)) if name not in names]
+    taken = parts - sum(_count_freed(place.output / name) for name in others)
+    needed = 0
+    for one in learning:
+        taken += _count_weights(origin, one) * PRECISIONS[precision].itemsize
+        needed = max(needed, taken)
+        taken -= _count_freed(place.output / one.component)
     free = shutil.disk_usage(place.output).free
-    if needed > free + there:
+    if needed > free:
         text = english(
-            f"what is learnt takes {needed / 1e9:.3g} GB in {place.output}, and its disk has {free / 1e9:.3g} GB; make "
-            "room, or choose another folder"
+            f"what is learnt takes {needed / 1e9:.3g} GB more in {place.output}, and its disk has {free / 1e9:.3g} GB; "
+            "make room, or choose another folder"
         )
         raise RecipeError({"output": text})
 
@@ -51,6 +60,12 @@ def tell_room(state: TrainState, folder: Path) -> Message | None:
         needed=f"{needed / 1e9:.3g}",
         free=f"{free / 1e9:.3g}",
     )
+
+
+def _count_freed(component: Path) -> int:
+    """Returns the bytes that a disk gets back with a component: none of files that lie in `models/`, too, as links."""
+    found = [file.stat() for _, file in list_files(component, "")] if component.is_dir() else []
+    return sum(one.st_size for one in found if one.st_nlink == 1)
 
 
 def _count_weights(origin: Origin, denoiser: Denoiser) -> int:

@@ -43,6 +43,7 @@ _folders = itertools.count()
 _PROGRESS = "ThreadSaveMultiHostValueHolder"
 """What orbax calls its note, on all hosts, that something is being written."""
 _ABANDONED = "Event loop is closed"
+_PENDING = "Task was destroyed but it is pending"
 WRITTEN_S = 2.0
 """How long a state that the disk refused may be written to."""
 SHORT_S = 0.02
@@ -118,8 +119,11 @@ class StateFolder:
     def save(self, step: int, state: Any, facts: Mapping[str, Any]) -> None:
         """Starts to write the state after so many steps; copies of its arrays are made before this returns.
 
-        Raises OSError for a disk that refuses it; `wait` before, or this raises what the state before it met.
+        Raises OSError for a disk that refuses it; `wait` before, or this raises what the state before it met. All hosts
+        save together.
         """
+        if self._is_own:  # that the disk refused the last one, the first host alone knows
+            self._last = hosts.agree("the newest state", self._last)
         if step == self.newest:
             return
         if self._is_own:
@@ -302,15 +306,25 @@ def _silence_refusals() -> None:
 def _silence_abandoned_tasks() -> None:
     """Keeps quiet about what ends after the first read or write that failed: orbax has closed its event loop by then.
 
-    Each of them would print a traceback that nobody can do anything about.
+    Each of them would print a traceback that nobody can do anything about, whatever error it makes of its end.
     """
     report = sys.unraisablehook
 
     def report_others(unraisable: "sys.UnraisableHookArgs") -> None:
-        if not (isinstance(unraisable.exc_value, RuntimeError) and str(unraisable.exc_value) == _ABANDONED):
+        if not _is_abandoned(unraisable.exc_value):
             report(unraisable)
 
     sys.unraisablehook = report_others
+    logging.getLogger("asyncio").addFilter(lambda record: not record.getMessage().startswith(_PENDING))
+
+
+def _is_abandoned(error: BaseException | None) -> bool:
+    """Tells whether an error comes from a coroutine that was given up while it waited."""
+    while error is not None:
+        if isinstance(error, GeneratorExit) or (isinstance(error, RuntimeError) and str(error) == _ABANDONED):
+            return True
+        error = error.__cause__ or error.__context__
+    return False
 
 
 def _choose_first_hosts(folder: Path) -> int | None:
@@ -337,7 +351,8 @@ def _send(state: Any) -> Any:
             if sum(one.nbytes for one in group) + leaf.nbytes > SENT_BYTES:
                 break
             group.append(leaf)
-        content = hosts.share("the state", b"".join(np.asarray(leaf, order="C").tobytes() for leaf in group))
+        own = [np.asarray(leaf, order="C").tobytes() for leaf in group] if hosts.is_leader() else []
+        content = hosts.share("the state", b"".join(own))
         start = 0
         for leaf in group:
             sent.append(np.frombuffer(content, leaf.dtype, leaf.size, start).reshape(leaf.shape))

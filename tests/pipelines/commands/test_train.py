@@ -8,11 +8,12 @@ import numpy as np
 import pytest
 
 from pipelines.__main__ import main
-from pipelines.commands.train import DEMO_RATE, choose_rate, find_model
+from pipelines.commands.train import DEMO_RATE, choose_rate, find_model, tell_how_to_go_on
 from pipelines.errors import RecipeError
 from pipelines.files.video import write_mp4
 from pipelines.models.catalog import PRESETS_DIR, load_catalog
 from pipelines.recipes.recipe import Recipe
+from pipelines.runtime.devices import hosts
 from pipelines.training.settings import TrainingSettings
 from tests.pipelines.training.zorb import make
 
@@ -133,3 +134,16 @@ def test_a_resolution_leaves_clips_their_frames(tmp_path: Path, capsys: pytest.C
         assert check(tmp_path / "clips", tmp_path, *words, *options) == 0
         plan = json.loads(capsys.readouterr().out.splitlines()[-1])
         assert plan["buckets"] == {"128x128x17": 1}
+
+
+def test_a_host_that_is_left_says_where_the_same_command_goes_on_as_far_as_it_knows(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    assert tell_how_to_go_on([tmp_path]) == "no state was saved; the same command begins anew."
+    monkeypatch.setattr(hosts, "is_leader", lambda: False)  # and the folder is its own
+    assert "goes on from the first host's state of step 8, or the one before it" in tell_how_to_go_on(
+        [tmp_path], [4, 8]
+    )
+    assert "the first host's last state, if it has one, or begins anew" in tell_how_to_go_on([tmp_path])
+    (tmp_path / "state" / "6").mkdir(parents=True)
+    assert tell_how_to_go_on([tmp_path], [4, 8]) == "the same command goes on from step 6."

@@ -19,11 +19,13 @@ from pipelines.errors import LumeshError
 from pipelines.models.catalog import Catalog, Model, Shape, load_catalog
 from pipelines.models.fingerprints import find_configs
 from pipelines.plan.topologies import V6E
+from pipelines.runtime.devices import hosts
 from pipelines.runtime.devices.mesh import build_mesh
 from pipelines.runtime.programs.compiled import Program, Programs, lower
 from pipelines.training.engine import pieces
 from pipelines.training.engine.adapters import name_in_checkpoint
-from pipelines.training.engine.step import POLICIES, Way, compile_first_that_fits, list_remats, list_ways
+from pipelines.training.engine.compiled_steps import put_packed_first
+from pipelines.training.engine.step import POLICIES, Way, compile_first_that_fits, list_remats, list_ways, name_step
 from pipelines.training.planning import TrainingStep, describe_step
 from pipelines.training.settings import REMATS_BY_SIZE, TrainingSettings
 from tests.pipelines.short import ONE_LEVEL
@@ -131,6 +133,32 @@ def test_the_first_way_that_fits_is_compiled() -> None:
     assert (refused, programs.has("train")) == ([*itertools.pairwise(WAYS)], True)
     with pytest.raises(LumeshError, match="with remat narrow.*Choose remat auto"):
         compile_first_that_fits(Programs(), build, WAYS[:2], on_refusal=note)
+
+
+def test_hosts_take_the_first_way_that_fits_on_all_of_them(monkeypatch: pytest.MonkeyPatch) -> None:
+    asked: list[tuple[str, bool]] = []
+    build = functools.partial(build_small, failure="RESOURCE_EXHAUSTED: Ran out of memory in memory space hbm")
+    has_room = iter([True, False, True, False, True])  # on the other host
+
+    def collect(topic: str, value: bool) -> list[bool]:  # noqa: FBT001 - as hosts are asked
+        asked.append((topic, value))
+        return [value, next(has_room)]
+
+    monkeypatch.setattr(hosts, "collect", collect)
+    named = lambda way: replace(build(way), key=name_step(Shape(width=64, height=64), way))  # noqa: E731
+    ways = (*WAYS, Way(remat="full", accumulate=2))
+    assert compile_first_that_fits(Programs(), named, ways, on_refusal=lambda *_ways: None) == ways[-1]
+    topics = [f"room for train 64x64 {way.remat} {way.accumulate}" for way in ways]
+    assert asked == [*zip(topics, (False, False, False, True, True), strict=True)], "a host without room says so, too"
+
+
+def test_hosts_of_which_not_all_have_a_pack_try_the_ways_in_the_same_order(monkeypatch: pytest.MonkeyPatch) -> None:
+    shape, (first, *others) = Shape(width=64, height=64), WAYS
+    packs: Any = SimpleNamespace(has=lambda key: key in (name_step(shape, others[0]), name_step(shape, others[1])))
+    assert put_packed_first(WAYS, shape, packs)[:3] == [*others[:2], first]
+    monkeypatch.setattr(hosts, "collect", lambda _topic, own: [own, [way == others[1] for way in WAYS]])
+    assert put_packed_first(WAYS, shape, packs)[:3] == [others[1], first, others[0]]
+    assert put_packed_first(WAYS, shape, None) == [*WAYS]
 
 
 def test_where_the_compiler_refuses_nothing_the_first_way_with_room_is_taken() -> None:

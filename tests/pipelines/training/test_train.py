@@ -227,6 +227,7 @@ def test_all_weights_make_a_folder_that_diffusers_and_the_catalogue_read(
 
     catalog = write_single_file(tmp_path, data_dir, change=change)
     asked = {"lora": False, "full": True, "rank": 16, "learning_rate": 1e-3, "ema": 0.5, "steps": 4, "model": "mine"}
+    asked |= {"save_precision": "fp16"}
     result = trainer.run("all", **asked, sample=(SAMPLE,), sample_every=4, catalog=catalog)
 
     (folder,) = result.files
@@ -235,6 +236,8 @@ def test_all_weights_make_a_folder_that_diffusers_and_the_catalogue_read(
     assert torch.equal(pipeline.vae.decoder.conv_out.weight, stored["first_stage_model.decoder.conv_out.weight"])
     assert pipeline.scheduler.config["prediction_type"] == "v_prediction"
     learnt = pipeline.unet.conv_in.weight
+    (file,) = (folder / "unet").glob("*.safetensors")
+    assert {value.dtype for value in load_file(file).values()} == {torch.float16}
     assert not torch.equal(learnt, stored["model.diffusion_model.input_blocks.0.0.weight"].bfloat16().float())
     shutil.copytree(
         folder, tmp_path / "models" / "all", ignore=shutil.ignore_patterns("state*", "*.jsonl", "settings.json")

@@ -22,7 +22,7 @@ from pipelines.runtime.weights.single_file import StoredComponent
 from pipelines.stages import ignore_progress
 from pipelines.training.engine.denoiser import Origin
 from pipelines.training.results.model_folder import write_model
-from pipelines.training.results.own_parts import list_own_parts, read_tensor, write_own_parts
+from pipelines.training.results.own_parts import list_own_parts, measure_own_parts, read_tensor, write_own_parts
 from tests.pipelines.conftest import PROMPT
 from tests.pipelines.single_files import Tensors, scale_to_fp8, unscale, write_ldm
 from tests.pipelines.tiny_sd import KINDS
@@ -203,6 +203,8 @@ def test_all_of_a_file_as_a_folder_makes_its_picture(add: Any, draw: Any, home: 
         files=find_files(model),
     )
     write_own_parts(origin, folder, ["unet"])
+    weights = sum(file.stat().st_size for file in folder.rglob("*.safetensors"))
+    assert 0.9 * weights < measure_own_parts(origin, ["unet"]) < weights  # with the files' headers
     write_model(
         folder,
         {name: read_tensor(one).float().numpy() for name, one in origin.files["unet"].weights.items()},

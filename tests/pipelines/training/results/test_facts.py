@@ -1,8 +1,12 @@
 """Every setting is shared with a state, taken and said, or of no effect on what is learnt."""
 
 from collections.abc import Mapping
+from pathlib import Path
 from typing import Any
 
+import pytest
+
+from pipelines.errors import RecipeError
 from pipelines.families.sdxl.training import LEARNER as SDXL
 from pipelines.families.wan.training import LEARNER as WAN
 from pipelines.training.results.facts import (
@@ -11,6 +15,7 @@ from pipelines.training.results.facts import (
     WITHOUT_EFFECT,
     list_differences,
     list_facts,
+    refuse_differences,
     tell_changes,
 )
 from pipelines.training.settings import TrainingSettings
@@ -42,6 +47,20 @@ def test_what_a_family_takes_by_default_is_the_same_as_asking_for_it() -> None:
     assert tell_changes(list_of(), list_of(snr_gamma=5.0)) is None
     assert tell_changes(list_of(WAN), list_of(WAN, sigmas="shifted")) is None
     assert "sigmas uniform (before: shifted)" in str(tell_changes(list_of(WAN), list_of(WAN, sigmas="uniform")))
+
+
+def test_a_revision_that_has_moved_is_another_training() -> None:
+    def list_at(commit: str | None) -> dict[str, Any]:
+        settings = TrainingSettings.model_validate({"model": "m", "data": ("d",), "full": True})
+        return list_facts(
+            settings, SDXL, {}, model="m", revision="", weights="", expert="unet", global_batch_size=8, data="hash",
+            prior="none", start_from=None, steps=100, dtype="float32", denoisers=commit,
+        )  # fmt: skip
+
+    with pytest.raises(RecipeError, match="other weights of the same non_ema_revision"):
+        refuse_differences(list_at("a" * 40), list_at("b" * 40), Path("out"))
+    refuse_differences(list_at("a" * 40), list_at(None), Path("out"))  # not here yet
+    refuse_differences(list_at(None), list_at("b" * 40), Path("out"))  # a state from before it was noted
 
 
 def test_a_state_of_before_such_facts_is_gone_on_with() -> None:

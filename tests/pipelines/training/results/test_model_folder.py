@@ -5,7 +5,9 @@ import os
 import shutil
 import stat
 from collections.abc import Mapping
+from dataclasses import replace
 from pathlib import Path
+from types import SimpleNamespace
 from typing import Any
 
 import numpy as np
@@ -86,6 +88,7 @@ def test_diffusers_reads_it_whole_from_a_base_of_one_variant_without_what_was_no
 ) -> None:
     learnt = {name: value + 1 for name, value in read_unet(base).items()}
     assert list_absent(base) == ["feature_extractor", "safety_checker"]
+    assert list_absent(base, {"safety_checker", "unet"}) == ["feature_extractor"], "a file of one's own may bring it"
     folder = write(tmp_path / "learnt", base, learnt, is_linked=is_linked)
 
     pipeline = StableDiffusionPipeline.from_pretrained(folder)
@@ -162,10 +165,43 @@ def test_a_disk_without_room_for_the_result_is_found_before_anything_is_learnt(b
     os.truncate(vae, 2**43)  # a hole, of more bytes than any disk here has free
     with pytest.raises(RecipeError, match="make room, or choose another folder"):
         check_room(origin, place, learning, "fp32")
-    (place.output / "vae").mkdir()
-    (place.output / "vae" / "diffusion_pytorch_model.safetensors").touch()
-    os.truncate(place.output / "vae" / "diffusion_pytorch_model.safetensors", 2**43)  # it is there, and is replaced
-    check_room(origin, place, learning, "fp32")
+    earlier = fill(place.output / "vae", 2**43)
+    check_room(origin, place, learning, "fp32")  # it is replaced
+    os.link(earlier, tmp_path / "installed.safetensors")  # with which nothing is freed
+    with pytest.raises(RecipeError, match="make room"):
+        check_room(origin, place, learning, "fp32")
+
+    parts = find_stored_components(SimpleNamespace(shape=(2**43,)))  # a VAE of its own, in place of the base's
+    with pytest.raises(RecipeError, match="make room"):
+        check_room(replace(origin, folder=base, files=parts), place, learning, "fp32")
+    os.truncate(vae, 2**43)
+    check_room(replace(origin, files=find_stored_components(SimpleNamespace(shape=(2,)))), place, learning, "fp32")
+
+
+def test_a_denoiser_that_is_there_is_no_room_for_the_new_one(base: Path, tmp_path: Path) -> None:
+    model = open_model(base)
+    huge = find_stored_components(SimpleNamespace(shape=(2**42,)), "unet")
+    origin = Origin(
+        model=model, learner=find_learner(model), folder=base, mesh=build_mesh("dp=1"), on_progress=ignore_progress,
+        files=huge,
+    )  # fmt: skip
+    place = Place(output=tmp_path / "learnt", cache=tmp_path, cache_dir=tmp_path)
+    fill(place.output / "unet", 2**43)
+    with pytest.raises(RecipeError, match="make room"):
+        check_room(origin, place, origin.learner.list_denoisers(base, {}), "fp16")
+
+
+def fill(component: Path, size: int) -> Path:
+    """Writes a file of weights with so many bytes, all of them a hole."""
+    file = component / "diffusion_pytorch_model.safetensors"
+    component.mkdir(parents=True)
+    file.touch()
+    os.truncate(file, size)
+    return file
+
+
+def find_stored_components(weight: Any, component: str = "vae") -> dict[str, Any]:
+    return {component: SimpleNamespace(weights={"w": weight})}
 
 
 def test_a_state_that_the_disk_has_no_room_for_is_told(tmp_path: Path) -> None:

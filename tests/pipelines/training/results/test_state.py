@@ -1,7 +1,9 @@
 """States that are half there, of another version, or half written: told, put aside, removed."""
 
+import asyncio
 import gc
 import shutil
+import sys
 from collections.abc import Callable
 from pathlib import Path
 from typing import Any
@@ -11,7 +13,7 @@ import jax.numpy as jnp
 import pytest
 
 from pipelines.errors import LumeshError
-from pipelines.training.results.state import StateFolder, find_newest
+from pipelines.training.results.state import StateFolder, _silence_abandoned_tasks, find_newest
 
 FACTS = {"model": "tiny"}
 
@@ -76,6 +78,32 @@ def test_a_state_with_other_arrays_is_told_as_one_of_another_version_and_stays(
     states.close()
     assert find_newest(tmp_path) == 2
     gc.collect()  # what orbax has abandoned goes here, where that is expected
+
+
+def test_reads_that_are_given_up_behind_one_that_failed_are_not_told_but_other_errors_are(
+    monkeypatch: pytest.MonkeyPatch,
+) -> None:
+    told: list[str] = []
+    monkeypatch.setattr(sys, "unraisablehook", lambda unraisable: told.append(str(unraisable.exc_value)))
+    _silence_abandoned_tasks.__wrapped__()
+
+    async def read() -> None:  # as orbax does
+        try:
+            await asyncio.sleep(1000)
+        except BaseException as error:
+            raise ValueError("while reading") from error
+
+    class Broken:
+        def __del__(self) -> None:
+            raise ValueError("of ours")
+
+    async def begin() -> None:
+        read().send(None)
+
+    asyncio.run(begin())
+    Broken()
+    gc.collect()
+    assert told == ["of ours"]
 
 
 def test_what_a_killed_process_left_half_written_is_removed(tmp_path: Path) -> None:
