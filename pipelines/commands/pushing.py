@@ -15,8 +15,7 @@ from huggingface_hub.utils import validate_repo_id
 from pipelines.errors import LumeshError, RecipeError
 from pipelines.messages import Message, english
 from pipelines.runtime.weights.hub_token import find_token
-from pipelines.training.results.installing import OF_TRAINING
-from pipelines.training.results.model_folder import CARD
+from pipelines.training.results.installing import CARD, OF_TRAINING
 
 _UNKNOWN = (401, 403)
 

@@ -78,7 +78,7 @@ def list_facts_of(
     """
     return list_facts(
         settings, learner, scheduler_config,
-        model=model.id, revision=model.revision, weights=_fingerprint_base(model, folder),
+        model=model.id, revision=model.revision, base=_fingerprint_base(model, folder),
         expert=denoiser.component, global_batch_size=checked.batch_size, data=checked.fingerprint,
         prior=checked.prior_fingerprint, start_from=hash_lora(checked.first_lora), steps=checked.steps, dtype=dtype,
         denoisers=None if denoisers is None else find_revision(denoisers),

@@ -19,7 +19,7 @@ _FINGERPRINTS = {
     "data": say("other pictures, captions or repeats"),
     "prior": say("the same pictures, others of which are marked prior"),
     "start_from": say("another LoRA to start from, or none"),
-    "weights": say("another base of the same name"),
+    "base": say("another base of the same name"),
     "denoisers": say("other weights of the same non_ema_revision"),
 }
 TAKEN = "taken"
@@ -54,7 +54,7 @@ def list_facts(
     *,
     model: str,
     revision: str,
-    weights: str,
+    base: str,
     expert: str,
     global_batch_size: int,
     data: str,
@@ -66,7 +66,7 @@ def list_facts(
 ) -> dict[str, Any]:
     """Lists the facts of a training of the component `expert`.
 
-    `weights` is a hash of a base that lies in files of one's own, "" for others, of which `revision` tells. `data`,
+    `base` is a hash of one that lies in files of one's own, "" for others, of which `revision` tells. `data`,
     `prior` and `start_from` are hashes, `dtype` is what is computed in. `denoisers` is the commit of those that learn
     where it is not the base's, and known.
     """
@@ -86,7 +86,7 @@ def list_facts(
         "ema": settings.ema > 0,
         "model": model,
         "revision": revision,
-        "weights": weights,
+        "base": base,
         "expert": expert,
         "global_batch_size": global_batch_size,
         "data": data,

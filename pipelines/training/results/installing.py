@@ -19,6 +19,8 @@ from pipelines.loras.files import SUFFIX, find_namesake
 from pipelines.messages import english
 from pipelines.training.place import LOCK, MARK
 
+CARD = "README.md"
+"""The file of a model card, as the hub shows it."""
 RECORD = "installed.json"
 OF_TRAINING = (
     "state*",

@@ -26,9 +26,9 @@ from pipelines.models.weight_files import OTHER_WEIGHTS, STEMS, SUFFIX, find_wei
 from pipelines.runtime.sampling.preview import FILE_NAME as PREVIEW
 from pipelines.runtime.weights.components import read_json
 from pipelines.training.results.export import check_finite, convert, split_stacks
+from pipelines.training.results.installing import CARD
 from pipelines.training.settings import SavePrecision
 
-CARD = "README.md"
 DENOISER_STEM = "diffusion_pytorch_model"
 SHARD_SIZE = "5GB"
 _KEPT = (PREVIEW, "LICENSE*", "LICENCE*", "NOTICE*")

@@ -194,7 +194,7 @@ def test_another_base_under_the_same_name_does_not_go_on_with_a_state(short: Sho
     save_file({name: value * np.float32(1.01) for name, value in load_file(file).items()}, file)
     with pytest.raises(RecipeError, match="another output folder") as told:
         short.run("state")
-    assert told.value.fields.keys() == {"weights"}
+    assert told.value.fields.keys() == {"base"}
     file.write_bytes(before)
     assert short.run("state").steps == 2
 

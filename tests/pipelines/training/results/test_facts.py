@@ -24,7 +24,7 @@ from pipelines.training.settings import TrainingSettings
 def list_of(learner: Any = SDXL, scheduler: Mapping[str, Any] | None = None, **asked: Any) -> dict[str, Any]:
     settings = TrainingSettings.model_validate({"model": "m", "data": ("d",), "lora": True} | asked)
     return list_facts(
-        settings, learner, scheduler or {}, model="m", revision="", weights="", expert="unet", global_batch_size=8,
+        settings, learner, scheduler or {}, model="m", revision="", base="", expert="unet", global_batch_size=8,
         data="hash", prior="none", start_from=None, steps=100, dtype="float32",
     )  # fmt: skip
 
@@ -53,7 +53,7 @@ def test_a_revision_that_has_moved_is_another_training() -> None:
     def list_at(commit: str | None) -> dict[str, Any]:
         settings = TrainingSettings.model_validate({"model": "m", "data": ("d",), "full": True})
         return list_facts(
-            settings, SDXL, {}, model="m", revision="", weights="", expert="unet", global_batch_size=8, data="hash",
+            settings, SDXL, {}, model="m", revision="", base="", expert="unet", global_batch_size=8, data="hash",
             prior="none", start_from=None, steps=100, dtype="float32", denoisers=commit,
         )  # fmt: skip
 
