@@ -67,10 +67,8 @@ def _note_long(clips: Sequence[tuple[Example, int]], fps: float) -> Iterator[Mes
     )
     if long:
         yield say_count(
-            "Of {count} clip only the beginning is learnt: {names}. Cut it to what matters, or learn all with "
-            "whole_clips.",
-            "Of {count} clips only the beginning is learnt: {names}. Cut them to what matters, or learn all with "
-            "whole_clips.",
+            "Of {count} clip only the beginning is learnt: {names}. Cut it to what matters.",
+            "Of {count} clips only the beginning is learnt: {names}. Cut them to what matters.",
             count=len(long),
             names=list_names([name for _, name in long]),
         )
