@@ -175,6 +175,35 @@ def test_the_keyboard_alone_is_enough(shared_page: Any, studio: Any, made: list[
     expect(page.locator("#lu-prompt")).to_be_visible()
 
 
+LATE_EVENTS = """const add = EventSource.prototype.addEventListener;
+EventSource.prototype.addEventListener = function (kind, listener, ...rest) {
+  const late = (event) => setTimeout(() => listener(event), 300);
+  return add.call(this, kind, kind === "outputs.changed" ? late : listener, ...rest);
+};"""
+
+
+def test_what_is_marked_and_thrown_away_at_once_comes_back(open_page: OpenPage, made: list[str]) -> None:
+    """The server tells of the mark when the next change is under way, and of that before it has answered."""
+    page = open_page()
+    page.add_init_script(LATE_EVENTS)
+    page.reload()
+    tiles = _open_gallery(page)
+
+    def answer_late(route: Any) -> None:
+        answer = route.fetch()
+        page.wait_for_timeout(800)
+        route.fulfill(response=answer)
+
+    page.route("**/api/v1/outputs/trash", answer_late)
+    tiles.nth(1).locator(".lu-shot-open").focus()
+    page.keyboard.press("f")
+    expect(tiles.nth(1).locator(".lu-shot-favourite")).to_have_attribute("aria-pressed", "true")
+    page.keyboard.press("Delete")
+    page.locator(TOASTS).get_by_role("button", name="Undo").click()
+    expect(tiles).to_have_count(3)
+    expect(tiles.nth(1).locator(".lu-shot-open")).to_have_attribute("aria-label", PROMPTS[1])
+
+
 def test_an_output_is_opened_and_its_settings_used_again(open_page: OpenPage, made: list[str], keep: Keep) -> None:
     page = open_page()
     tiles = _open_gallery(page)

@@ -17,20 +17,28 @@ function mineOf(outputs) {
   return mine;
 }
 
-const own = new Set(); // ids that this page is changing; the server tells it of them too
+/** @type {Map<string, number>} */
+const own = new Map(); // id -> changes of this page that the server has yet to tell it of, too: several may be under way
+
+const count = (id, more) => own.set(id, (own.get(id) ?? 0) + more);
 
 /** Which of these outputs another page changed. */
-export const changedElsewhere = (ids) => ids.filter((id) => !own.delete(id));
+export const changedElsewhere = (ids) =>
+  ids.filter((id) => {
+    if (!own.get(id)) return true;
+    count(id, -1);
+    return false;
+  });
 
 /** `change(ids)` resolves to the ids that did change. */
 async function changeHere(outputs, change) {
   const ids = idsOf(outputs);
-  for (const id of ids) own.add(id);
+  for (const id of ids) count(id, 1);
   let changed = [];
   try {
     changed = await change(ids);
   } finally {
-    for (const id of ids) if (!changed.includes(id)) own.delete(id);
+    for (const id of ids) if (!changed.includes(id)) count(id, -1);
   }
 }
 
