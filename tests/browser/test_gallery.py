@@ -146,6 +146,8 @@ def test_the_keyboard_alone_is_enough(shared_page: Any, studio: Any, made: list[
     page.locator(".lu-views [data-view=gallery]").press("Enter")
     tiles = page.locator(TILE)
     expect(tiles).to_have_count(3)
+    expect(tiles.first).to_be_visible()  # they are there before the view is
+    expect(tiles.nth(1).locator(".lu-shot-favourite")).to_have_attribute("aria-pressed", "false")
     page.keyboard.press("ArrowRight")
     expect(tiles.nth(0).locator(".lu-shot-open")).to_be_focused()
     page.keyboard.press("ArrowRight")
