@@ -18,7 +18,7 @@ from pipelines.training.settings import TrainingSettings
 
 @dataclass(frozen=True, kw_only=True)
 class TrainingEstimate:
-    """What is known before: `answer` is None where nothing is; `command` asks the TPU compiler.
+    """A training's plan as it is known before: `answer` is None where nothing is; `command` asks the TPU compiler.
 
     Without a `command` no plan is made of such a training, for the reason `obstacle`, a clause.
     `machine` is this one, or where that is no TPU which is known, the one to plan for (not `is_here`).

@@ -164,7 +164,7 @@ TOPOLOGIES = {
 
 
 LARGEST_HOST = "v6e-8"
-"""What is planned for where nothing is asked: the newest machine of one host with a list price."""
+"""The topology that is planned for where none is asked: the newest machine of one host with a list price."""
 
 # Of several hosts, with four chips each: for training alone.
 SLICES = {

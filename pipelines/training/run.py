@@ -112,7 +112,7 @@ class _Opened:
 
 @dataclass(frozen=True, kw_only=True)
 class _Learnt:
-    """What is learnt, encoded, and what is held back to validate with."""
+    """The rows that are learnt, encoded, and those that are held back to validate with."""
 
     checked: Checked
     rows: RowSource

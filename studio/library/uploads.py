@@ -67,7 +67,7 @@ class Quota:
 
 UPLOAD_QUOTA = Quota()
 TRAINER_QUOTA = Quota(pictures=700, bytes=10_000_000_000)
-"""Of those who may train: all that a training takes, and some to draw from."""
+"""The quota of those who may train: all that a training takes, and some to draw from."""
 
 
 @dataclass(frozen=True, kw_only=True)
