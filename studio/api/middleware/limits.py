@@ -60,7 +60,7 @@ BODIES = {
     "/api/v1/presets/check": _FILE,
     "/v1/images/edits": _FILE,
 }
-"""The limits of paths whose bodies may be larger than MAX_BYTES; larger ones than MAX_FILE_BYTES go to the disk in parts."""
+"""The limits of paths whose bodies may be larger than MAX_BYTES; above MAX_FILE_BYTES they go to the disk in parts."""
 OTHER_BODY = Body(limit=MAX_BYTES, is_file=False)
 
 LARGE_BYTES = 100_000
