@@ -7,12 +7,9 @@ Beside the arrays lie facts: what the state was made with, so that a run with an
 instead of going on with it (facts.py).
 """
 
-import functools
 import itertools
 import json
-import logging
 import os
-import re
 import shutil
 import sys
 import time
@@ -29,12 +26,9 @@ import orbax.checkpoint as ocp
 from pipelines.errors import LumeshError, RecipeError
 from pipelines.messages import Message, english, say
 from pipelines.runtime.devices import hosts
+from pipelines.training.results import abandoned
 from pipelines.training.results.facts import refuse_differences, tell_changes
 
-_DAMAGED = ("DATA_LOSS", "OUT_OF_RANGE", "NOT_FOUND", "was not found in the checkpoint")
-"""What tensorstore says of files that are cut off, changed, or gone, and orbax of folders."""
-_STRANGE = ("tree structures do not match", "is not compatible with the stored shape")
-"""What orbax says of a state with other arrays than are asked for."""
 UNFINISHED = "*.orbax-checkpoint-tmp"
 """Folders of states that are being written, or were when the process was killed."""
 SENT_BYTES = 2**28
@@ -42,13 +36,9 @@ SENT_BYTES = 2**28
 _folders = itertools.count()
 _PROGRESS = "ThreadSaveMultiHostValueHolder"
 """What orbax calls its note, on all hosts, that something is being written."""
-_ABANDONED = "Event loop is closed"
-_PENDING = "Task was destroyed but it is pending"
 WRITTEN_S = 2.0
 """How long a state that the disk refused may be written to."""
 SHORT_S = 0.02
-_OF_SYSTEM = re.compile(r"os_error_code='(\d+)'")
-"""How tensorstore says which error the operating system gave it, such as 28 of a full disk."""
 
 
 def find_newest(folder: Path) -> int | None:
@@ -171,11 +161,12 @@ class StateFolder:
         while True:
             newest = self._manager.latest_step()
             assert newest is not None, "ask `newest` first"
-            _silence_abandoned_tasks()
+            abandoned.keep_quiet()
             try:
                 return self._read(newest, wanted, facts, tell)
             except (ValueError, KeyError) as error:
-                if any(sign in str(error) for sign in _STRANGE):
+                abandoned.free(error)
+                if abandoned.is_of_strange_arrays(error):
                     raise LumeshError(
                         say(
                             "The state after {count} steps has other arrays than this training, as if another version "
@@ -184,7 +175,7 @@ class StateFolder:
                         ),
                         advice=self._advise(),
                     ) from error
-                if not isinstance(error, json.JSONDecodeError) and not any(sign in str(error) for sign in _DAMAGED):
+                if not isinstance(error, json.JSONDecodeError) and not abandoned.is_of_damage(error):
                     raise
                 if hosts.count() > 1 and not self._is_own:
                     raise LumeshError(
@@ -240,15 +231,16 @@ class StateFolder:
 
         tensorstore raises ValueError, later and from another thread.
         """
-        _silence_refusals()
-        _silence_abandoned_tasks()
+        abandoned.keep_quiet()
         try:
             yield
         except OSError as error:
+            abandoned.free(error)
             self._give_up(error)
             raise
         except ValueError as error:
-            number = _find_os_error(error)
+            abandoned.free(error)
+            number = abandoned.find_os_error(error)
             if number is None:
                 raise
             refused = OSError(number, os.strerror(number), str(self._folder))
@@ -268,7 +260,7 @@ class StateFolder:
 
         Orbax comes here while it fails, too, to note that nothing is written any more, which it must get to do.
         """
-        number = _find_os_error(sys.exception())
+        number = abandoned.find_os_error(sys.exception())
         if number is not None:
             hosts.call_off(self._name_save(), OSError(number, os.strerror(number)))
         self._met[key] += 1
@@ -280,51 +272,6 @@ class StateFolder:
 
     def _name_save(self) -> str:
         return f"states {self._number}, save {self._saves}"
-
-
-def _find_os_error(error: BaseException | None) -> int | None:
-    """Returns the number of the operating system's error, also of one that tensorstore tells; None for others."""
-    if isinstance(error, OSError):
-        return error.errno
-    found = _OF_SYSTEM.search(str(error))
-    return int(found[1]) if found else None
-
-
-@functools.cache
-def _silence_refusals() -> None:
-    """Keeps orbax and asyncio from logging tracebacks of a state that a disk refuses: one for each of its arrays.
-
-    It is told in one line.
-    """
-    for name in ("absl", "asyncio"):
-        logging.getLogger(name).addFilter(
-            lambda record: not (record.exc_info and _find_os_error(record.exc_info[1]) is not None)
-        )
-
-
-@functools.cache
-def _silence_abandoned_tasks() -> None:
-    """Keeps quiet about what ends after the first read or write that failed: orbax has closed its event loop by then.
-
-    Each of them would print a traceback that nobody can do anything about, whatever error it makes of its end.
-    """
-    report = sys.unraisablehook
-
-    def report_others(unraisable: "sys.UnraisableHookArgs") -> None:
-        if not _is_abandoned(unraisable.exc_value):
-            report(unraisable)
-
-    sys.unraisablehook = report_others
-    logging.getLogger("asyncio").addFilter(lambda record: not record.getMessage().startswith(_PENDING))
-
-
-def _is_abandoned(error: BaseException | None) -> bool:
-    """Tells whether an error comes from a coroutine that was given up while it waited."""
-    while error is not None:
-        if isinstance(error, GeneratorExit) or (isinstance(error, RuntimeError) and str(error) == _ABANDONED):
-            return True
-        error = error.__cause__ or error.__context__
-    return False
 
 
 def _choose_first_hosts(folder: Path) -> int | None:

@@ -2,6 +2,7 @@
 
 import asyncio
 import gc
+import logging
 import shutil
 import sys
 from collections.abc import Callable
@@ -13,7 +14,8 @@ import jax.numpy as jnp
 import pytest
 
 from pipelines.errors import LumeshError
-from pipelines.training.results.state import StateFolder, _silence_abandoned_tasks, find_newest
+from pipelines.training.results import abandoned
+from pipelines.training.results.state import StateFolder, find_newest
 
 FACTS = {"model": "tiny"}
 
@@ -77,7 +79,6 @@ def test_a_state_with_other_arrays_is_told_as_one_of_another_version_and_stays(
         states.load(asked, FACTS)
     states.close()
     assert find_newest(tmp_path) == 2
-    gc.collect()  # what orbax has abandoned goes here, where that is expected
 
 
 def test_reads_that_are_given_up_behind_one_that_failed_are_not_told_but_other_errors_are(
@@ -85,7 +86,7 @@ def test_reads_that_are_given_up_behind_one_that_failed_are_not_told_but_other_e
 ) -> None:
     told: list[str] = []
     monkeypatch.setattr(sys, "unraisablehook", lambda unraisable: told.append(str(unraisable.exc_value)))
-    _silence_abandoned_tasks.__wrapped__()
+    abandoned.keep_quiet.__wrapped__()
 
     async def read() -> None:  # as orbax does
         try:
@@ -104,6 +105,46 @@ def test_reads_that_are_given_up_behind_one_that_failed_are_not_told_but_other_e
     Broken()
     gc.collect()
     assert told == ["of ours"]
+
+
+def test_a_read_that_never_began_behind_one_that_failed_is_not_told(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    described = save(tmp_path, 2, 5)
+    states = StateFolder(tmp_path, keep=2)
+    restore = states._manager.restore
+
+    async def read_names() -> None: ...
+
+    def fail_with_names_unread(step: int, *args: Any, **options: Any) -> Any:
+        if step == 5:
+            names = read_names()
+            raise ValueError(f"DATA_LOSS before {names}")
+        return restore(step, *args, **options)
+
+    monkeypatch.setattr(states._manager, "restore", fail_with_names_unread)
+    found = states.load(described, FACTS)
+    states.close()
+    assert int(found["step"]) == 2
+    gc.collect()  # where Python would warn of it, and the warning would be an error
+
+
+@pytest.mark.parametrize(
+    ("text", "lines"),
+    [("DATA_LOSS: cut off", 0), ("Error opening (os_error_code='28')", 0), ("a fault of ours", 1)],
+)
+def test_what_nobody_waited_for_is_told_but_for_files_that_the_read_has_told_of(
+    caplog: pytest.LogCaptureFixture, text: str, lines: int
+) -> None:
+    abandoned.keep_quiet()
+
+    async def begin() -> None:
+        asyncio.get_running_loop().create_future().set_exception(ValueError(text))
+
+    with caplog.at_level(logging.ERROR):
+        asyncio.run(begin())
+        gc.collect()
+    assert caplog.text.count("was never retrieved") == lines
 
 
 def test_what_a_killed_process_left_half_written_is_removed(tmp_path: Path) -> None:

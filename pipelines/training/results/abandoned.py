@@ -1,0 +1,88 @@
+"""What orbax and tensorstore leave behind a read or write that failed: said once by whoever asked, and quiet else.
+
+Orbax gives up on the first error: the event loop is closed, and what still ran or waited in it goes when Python
+collects it, each with a traceback or a warning of its own, at any later time and in any thread.
+"""
+
+import functools
+import gc
+import logging
+import re
+import sys
+import traceback
+import warnings
+
+_DAMAGED = ("DATA_LOSS", "OUT_OF_RANGE", "NOT_FOUND", "was not found in the checkpoint")
+"""What tensorstore says of files that are cut off, changed, or gone, and orbax of folders."""
+_STRANGE = ("tree structures do not match", "is not compatible with the stored shape")
+"""What orbax says of a state with other arrays than are asked for."""
+_OF_SYSTEM = re.compile(r"os_error_code='(\d+)'")
+"""How tensorstore says which error the operating system gave it, such as 28 of a full disk."""
+_CLOSED = "Event loop is closed"
+_PENDING = "Task was destroyed but it is pending"
+_UNSEEN = "was never retrieved"
+_NOT_BEGUN = "coroutine '.*' was never awaited"
+
+
+def find_os_error(error: BaseException | None) -> int | None:
+    """Returns the number of the operating system's error, also of one that tensorstore tells; None for others."""
+    if isinstance(error, OSError):
+        return error.errno
+    found = _OF_SYSTEM.search(str(error))
+    return int(found[1]) if found else None
+
+
+def is_of_damage(error: BaseException) -> bool:
+    """Tells whether an error says that files of a state are cut off, changed, or gone."""
+    return any(sign in str(error) for sign in _DAMAGED)
+
+
+def is_of_strange_arrays(error: BaseException) -> bool:
+    """Tells whether an error says that a state has other arrays than are asked for."""
+    return any(sign in str(error) for sign in _STRANGE)
+
+
+@functools.cache
+def keep_quiet() -> None:
+    """Keeps tracebacks of what is abandoned from stderr and the log; other errors are told as before."""
+    report = sys.unraisablehook
+
+    def report_others(unraisable: "sys.UnraisableHookArgs") -> None:
+        if not _is_abandoned(unraisable.exc_value):
+            report(unraisable)
+
+    sys.unraisablehook = report_others
+    for name in ("absl", "asyncio"):
+        logging.getLogger(name).addFilter(_is_news)
+
+
+def free(error: BaseException | None) -> None:
+    """Frees what an error of orbax holds in its frames, so that what never began goes here, unsaid, and not later."""
+    with warnings.catch_warnings():
+        warnings.filterwarnings("ignore", message=_NOT_BEGUN, category=RuntimeWarning)
+        while error is not None:
+            traceback.clear_frames(error.__traceback__)
+            error = error.__cause__ or error.__context__
+        gc.collect()
+
+
+def _is_news(record: logging.LogRecord) -> bool:
+    """Tells whether a line of a log says more than the one error that is raised."""
+    text = record.getMessage()
+    error = record.exc_info[1] if record.exc_info else None
+    if text.startswith(_PENDING):
+        return False
+    if error is None:
+        return True
+    if find_os_error(error) is not None:
+        return False
+    return _UNSEEN not in text or not (is_of_damage(error) or is_of_strange_arrays(error) or _is_abandoned(error))
+
+
+def _is_abandoned(error: BaseException | None) -> bool:
+    """Tells whether an error comes from a coroutine that was given up while it waited."""
+    while error is not None:
+        if isinstance(error, GeneratorExit) or (isinstance(error, RuntimeError) and str(error) == _CLOSED):
+            return True
+        error = error.__cause__ or error.__context__
+    return False
