@@ -14,8 +14,10 @@ import select
 import signal
 import subprocess
 import tempfile
+import threading
 import time
 from collections.abc import Iterator
+from contextlib import suppress
 from dataclasses import dataclass
 from pathlib import Path
 
@@ -34,6 +36,7 @@ MOST_DECODED_PIXELS = 70_000_000  # as ffmpeg counts, sides rounded up: more is 
 MOST_FPS = 300.0  # on the mean; phones film up to 240 a second
 MOST_READ_S = 600.0  # for a whole file; a page's proxy waits longer (studio/hosting/nginx.conf)
 MOST_FRAME_S = 120.0  # until the next frame is there
+GIVEN_UP_S = 0.2  # between two looks whether anybody still waits for a whole file
 _THREADS = ("-threads", "4")  # each holds frames: with one a core, a file of 8K would take gigabytes on a large host
 PLAIN_CRF = 12  # of what is written anew: x264's loss at it is less than that of most cameras
 CONTAINERS = "mov,matroska,avi,mpeg,mpegvideo,mpegts,asf,flv,ogg,gif,png_pipe,apng,webp_pipe,jpeg_pipe,h264,hevc,m4v"
@@ -57,7 +60,8 @@ _COMPLAINT = re.compile(r"^(?:\[[^]]*@ 0x[0-9a-f]+\] )*\[(?:error|fatal|panic)\]
 
 
 _TOO_LARGE = re.compile(r"Picture size (\d+)x(\d+) exceeds specified max pixel count")
-_ENDED_FROM_OUTSIDE = (-signal.SIGKILL, -signal.SIGTERM, -signal.SIGINT)  # all others are ffmpeg's own
+_ENDED_FROM_OUTSIDE = (-signal.SIGKILL, -signal.SIGTERM, -signal.SIGINT, -signal.SIGHUP)  # others are ffmpeg's own
+_CAUGHT, _TOLD_CAUGHT = 255, "Exiting normally, received signal"  # of SIGTERM and SIGINT, once it has begun
 
 
 class ForeignVideoError(LumeshError):
@@ -93,6 +97,15 @@ class VideoSize:
 
 
 @dataclass(frozen=True, kw_only=True)
+class _Ended:
+    """How ffmpeg ended, and what it wrote; the log is `complaints`, with a level in front of each."""
+
+    code: int
+    stdout: str
+    complaints: str
+
+
+@dataclass(frozen=True, kw_only=True)
 class _Stream:
     """What a file's first stream of pictures is, and how it is decoded."""
 
@@ -118,23 +131,26 @@ class _Stream:
         ]
 
 
-def measure_video(file: Path, *, most_seconds: float = MEASURED_S) -> VideoSize:
+def measure_video(
+    file: Path, *, most_seconds: float = MEASURED_S, given_up: threading.Event | None = None
+) -> VideoSize:
     """Reads a video's size, frames and mean frame rate, decoding its first seconds; raises ForeignVideoError.
 
-    What ffmpeg complains of is damaged. Raises VideoInterruptedError and OSError as well.
+    What ffmpeg complains of is damaged. Raises VideoInterruptedError, also once it is `given_up`, and OSError as well.
     """
     stream, most_frames = _open_stream(file), int(most_seconds * MOST_FPS)
     # Frames are counted, since headers of WebM do not say.
     done = _run(
         _command(file, stream, "-t", f"{most_seconds:g}")
         + ["-vf", _SQUARE, "-frames:v", str(most_frames + 1)]
-        + ["-f", "framehash", "-hash", "adler32", "-fps_mode", "vfr", "-"]
+        + ["-f", "framehash", "-hash", "adler32", "-fps_mode", "vfr", "-"],
+        given_up,
     )
-    text, complaints = done.stdout.decode("ascii", "replace"), done.stderr.decode("utf-8", "replace")
+    text, complaints = done.stdout, done.complaints
     tick = re.search(r"^#tb 0: (\d+)/(\d+)$", text, re.MULTILINE)
     size = re.search(r"^#dimensions 0: (\d+)x(\d+)$", text, re.MULTILINE)
     rows = [line.split(",") for line in text.splitlines() if line[:1].isdigit()]
-    if done.returncode or _COMPLAINT.search(complaints) or tick is None or size is None or not rows:
+    if done.code or _COMPLAINT.search(complaints) or tick is None or size is None or not rows:
         raise _refuse(complaints)
     if int(size[1]) * int(size[2]) > MOST_PIXELS:  # with its pixels made square
         raise _refuse_pixels(size)
@@ -170,25 +186,30 @@ def read_frames(
     size, count = width * height * 3, 0
     with tempfile.TemporaryFile() as told:
         pipes = {"stdout": subprocess.PIPE, "stderr": told, "stdin": subprocess.DEVNULL}
-        with subprocess.Popen(command, bufsize=0, **pipes) as process:
+        # In a session of its own, here and below: Ctrl+C in the terminal is for this process, which then ends it.
+        with subprocess.Popen(command, bufsize=0, start_new_session=True, **pipes) as process:
             assert process.stdout is not None, "it is a pipe"
             try:
                 while len(content := _read_from(process.stdout.fileno(), size)) == size:
                     count += 1
                     yield np.frombuffer(content, np.uint8).reshape(height, width, 3)
-                _check_end(process.wait())
+                process.wait()
             finally:
                 process.kill()
         told.seek(0)
+        complaints = told.read().decode("utf-8", "replace")
+        _check_end(process.returncode, complaints)
         if not count:
-            raise _refuse(told.read().decode("utf-8", "replace"))
+            raise _refuse(complaints)
 
 
-def write_plain(file: Path, plain: Path, *, most_seconds: float, most_side: int) -> None:
+def write_plain(
+    file: Path, plain: Path, *, most_seconds: float, most_side: int, given_up: threading.Event | None = None
+) -> None:
     """Writes the beginning of a video anew as an MP4 that every browser plays, without sound and what else is told.
 
-    Its longer side has at most `most_side` pixels. Raises ForeignVideoError, VideoInterruptedError, and OSError where
-    the disk is full.
+    Its longer side has at most `most_side` pixels. Raises ForeignVideoError, VideoInterruptedError, also once it is
+    `given_up`, and OSError where the disk is full.
     """
     stream = _open_stream(file)
     fitted = f"scale=w='min(iw,{most_side})':h='min(ih,{most_side})':force_original_aspect_ratio=decrease"
@@ -198,27 +219,43 @@ def write_plain(file: Path, plain: Path, *, most_seconds: float, most_side: int)
         *(*_THREADS, "-c:v", "libx264", "-crf", str(PLAIN_CRF), "-preset", "fast", "-pix_fmt", "yuv420p"),
         *("-map_metadata", "-1", "-map_chapters", "-1", "-movflags", "+faststart", "-f", "mp4", "-y", str(plain)),
     ]
-    done = _run(command)
-    if done.returncode:
-        raise _refuse(done.stderr.decode("utf-8", "replace"))
+    done = _run(command, given_up)
+    if done.code:
+        raise _refuse(done.complaints)
 
 
-def _run(command: list[str]) -> subprocess.CompletedProcess[bytes]:
-    """Runs ffmpeg to its end; raises what read_frames raises, and OSError where the disk is full."""
-    try:
-        done = subprocess.run(
-            command, capture_output=True, check=False, stdin=subprocess.DEVNULL, timeout=MOST_READ_S
-        )  # fmt: skip
-    except subprocess.TimeoutExpired:
-        raise _refuse_time() from None
-    _check_end(done.returncode)
-    if done.returncode and os.strerror(errno.ENOSPC).encode() in done.stderr:
+def _run(command: list[str], given_up: threading.Event | None = None) -> _Ended:
+    """Runs ffmpeg to its end; raises what read_frames raises, OSError where the disk is full.
+
+    VideoInterruptedError, too, once it is `given_up`.
+    """
+    until_s = time.monotonic() + MOST_READ_S
+    pipes = {"stdout": subprocess.PIPE, "stderr": subprocess.PIPE, "stdin": subprocess.DEVNULL}
+    with subprocess.Popen(command, start_new_session=True, **pipes) as process:
+        try:
+            while True:
+                left_s = max(0.0, until_s - time.monotonic())
+                with suppress(subprocess.TimeoutExpired):
+                    stdout, stderr = process.communicate(
+                        timeout=left_s if given_up is None else min(left_s, GIVEN_UP_S)
+                    )
+                    break
+                if given_up is not None and given_up.is_set():
+                    raise VideoInterruptedError
+                if time.monotonic() >= until_s:
+                    raise _refuse_time()
+        finally:
+            process.kill()
+    complaints = stderr.decode("utf-8", "replace")
+    _check_end(process.returncode, complaints)
+    if process.returncode and os.strerror(errno.ENOSPC) in complaints:
         raise OSError(errno.ENOSPC, os.strerror(errno.ENOSPC))
-    return done
+    return _Ended(code=process.returncode, stdout=stdout.decode("ascii", "replace"), complaints=complaints)
 
 
-def _check_end(code: int) -> None:
-    if code in _ENDED_FROM_OUTSIDE:
+def _check_end(code: int, complaints: str) -> None:
+    """Raises VideoInterruptedError where ffmpeg was told to end."""
+    if code in _ENDED_FROM_OUTSIDE or (code == _CAUGHT and _TOLD_CAUGHT in complaints):
         raise VideoInterruptedError
 
 
@@ -248,7 +285,7 @@ def _open_stream(file: Path) -> _Stream:
     """Reads what a file's first stream of pictures is; raises ForeignVideoError where it has none, and OSError."""
     if not file.stat().st_size:
         raise ForeignVideoError(say("The file is empty."))
-    text = _run(_command(file, None)).stderr.decode("utf-8", "replace")
+    text = _run(_command(file, None)).complaints
     streams = re.split(r"^\[info\]   Stream #0:", text, flags=re.MULTILINE)[1:]
     videos = [one for one in streams if ": Video: " in one.splitlines()[0] and "(attached pic)" not in one]
     if _TOO_LARGE.search(text):

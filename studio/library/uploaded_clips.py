@@ -7,6 +7,7 @@ Not here: how the bytes arrive (api/routes/clips.py), rows, quotas and files of 
 import hashlib
 import secrets
 import shutil
+import threading
 import time
 from collections import deque
 from pathlib import Path
@@ -57,16 +58,24 @@ class ClipInterruptedError(ClipError):
     status = 503
 
 
-def add(database: Database, uploads_dir: Path, file: Path, *, owner: str, quota: Quota = TRAINER_QUOTA) -> Upload:
+def add(
+    database: Database,
+    uploads_dir: Path,
+    file: Path,
+    *,
+    owner: str,
+    quota: Quota = TRAINER_QUOTA,
+    given_up: threading.Event | None = None,
+) -> Upload:
     """Checks a clip, writes it anew and stores that; raises ClipError, and UploadQuotaError past the owner's quota.
 
-    Raises OSError where the disk is full.
+    Raises OSError where the disk is full. Reading and writing end soon once the clip is `given_up`.
     """
     check_room(database, owner=owner, quota=quota)
     plain = file.with_name(f"{file.stem}.plain.part")
     try:
-        whole = measure_video(file, most_seconds=KEPT_S + 1)  # of more it is enough to know how long it is
-        write_plain(file, plain, most_seconds=KEPT_S, most_side=KEPT_SIDE_PX)
+        whole = measure_video(file, most_seconds=KEPT_S + 1, given_up=given_up)  # of more it is enough to know how long
+        write_plain(file, plain, most_seconds=KEPT_S, most_side=KEPT_SIDE_PX, given_up=given_up)
         size = measure_video(plain)
         if size.frames == 1:
             raise ClipError(say("It has a single frame."), advice=say("Save it as a picture, and add that."))

@@ -4,6 +4,7 @@ Not here: what is in the file (library/uploaded_clips.py).
 """
 
 import asyncio
+import threading
 from pathlib import Path
 from typing import Any
 
@@ -49,13 +50,18 @@ async def create_clip(request: Request, visit: Visitor) -> dict[str, Any]:
     with arrive(folder) as file:
         await receive_into(request, file, limit=MAX_BYTES, too_large=too_large)
         file.flush()
-        async with studio.clip_turn:
-            upload = await asyncio.to_thread(
-                uploaded_clips.add,
-                studio.database,
-                folder,
-                Path(file.name),
-                owner=visit.owner,
-                quota=visit.upload_quota,
-            )
+        given_up = threading.Event()
+        try:
+            async with studio.clip_turn:
+                upload = await asyncio.to_thread(
+                    uploaded_clips.add,
+                    studio.database,
+                    folder,
+                    Path(file.name),
+                    owner=visit.owner,
+                    quota=visit.upload_quota,
+                    given_up=given_up,
+                )
+        finally:
+            given_up.set()  # the server stops: it waits for the thread, and the worker is told to end after that
     return upload.to_json()

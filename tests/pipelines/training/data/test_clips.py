@@ -1,6 +1,10 @@
 """Clips are learnt as players show them, from their first frame on, and what of them is not learnt is told."""
 
+import os
+import signal
 import subprocess
+import threading
+import time
 from pathlib import Path
 
 import imageio_ffmpeg
@@ -192,3 +196,33 @@ def test_what_is_no_fault_of_the_file_is_not_told_as_one(tmp_path: Path, monkeyp
     monkeypatch.setenv("IMAGEIO_FFMPEG_EXE", str(killed))
     with pytest.raises(VideoInterruptedError):
         measure_video(file)
+
+
+def test_a_video_is_not_cut_where_reading_it_was_ended(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    file = make(tmp_path / "a.mp4", *H264, source="testsrc2=s=512x512:r=10:d=20")
+    pid, noted = tmp_path / "pid", tmp_path / "ffmpeg"
+    noted.write_text(f'#!/bin/sh\necho $$ > {pid}\nexec {imageio_ffmpeg.get_ffmpeg_exe()} "$@"\n')
+    noted.chmod(0o700)
+    monkeypatch.setenv("IMAGEIO_FFMPEG_EXE", str(noted))
+    frames = read_frames(file, width=512, height=512, fps=FPS, frames=200)
+    next(frames)
+    reading = int(pid.read_text())
+    assert os.getsid(reading) != os.getsid(0), "Ctrl+C in a terminal is not heard there"
+    os.kill(reading, signal.SIGTERM)
+    with pytest.raises(VideoInterruptedError):
+        list(frames)
+
+
+def test_reading_that_nobody_waits_for_any_more_ends(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    file, slow, given_up = make(tmp_path / "a.mp4", *H264), tmp_path / "ffmpeg", threading.Event()
+    real = imageio_ffmpeg.get_ffmpeg_exe()
+    slow.write_text(f'#!/bin/sh\ncase "$*" in *framehash*|*libx264*) exec sleep 60;; esac\nexec {real} "$@"\n')
+    slow.chmod(0o700)
+    monkeypatch.setenv("IMAGEIO_FFMPEG_EXE", str(slow))
+    given_up.set()
+    began_s = time.monotonic()
+    with pytest.raises(VideoInterruptedError):
+        measure_video(file, given_up=given_up)
+    with pytest.raises(VideoInterruptedError):
+        write_plain(file, tmp_path / "b.mp4", most_seconds=1.0, most_side=64, given_up=given_up)
+    assert time.monotonic() - began_s < 30

@@ -7,6 +7,7 @@ from concurrent.futures import ThreadPoolExecutor
 from pathlib import Path
 from typing import Any
 
+import httpx
 import imageio_ffmpeg
 import numpy as np
 import pytest
@@ -24,6 +25,7 @@ from studio.library.uploads import Quota
 from studio.settings import Settings
 from studio.worker.learning import Learnt, Lesson
 from studio.worker.loop import Worker
+from tests.conftest import wait_for
 
 URL = "/api/v1/clips"
 Film = Callable[..., bytes]
@@ -136,6 +138,27 @@ def test_a_clip_that_was_not_read_for_a_reason_of_the_servers_may_be_sent_again(
     answer = bring(client, content)
     assert (answer.status_code, answer.json()["error"]["advice"]) == (503, "Try again.")
     assert not [*settings.uploads_dir.iterdir()]
+
+
+def test_a_server_that_stops_does_not_wait_for_a_clip(
+    client: TestClient, settings: Settings, film: Film, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    content, slow, real = film(), tmp_path / "ffmpeg", imageio_ffmpeg.get_ffmpeg_exe()
+    writes = 'for plain; do :; done; echo > "$plain"; exec sleep 60'
+    slow.write_text(f'#!/bin/sh\ncase "$*" in *libx264*) {writes};; esac\nexec {real} "$@"\n')
+    slow.chmod(0o700)
+    monkeypatch.setenv("IMAGEIO_FFMPEG_EXE", str(slow))
+
+    async def bring_it() -> None:
+        async with httpx.AsyncClient(
+            transport=httpx.ASGITransport(client.app), base_url="http://testserver"
+        ) as browser:
+            await browser.post(URL, content=content)
+
+    bringing = client.portal.start_task_soon(bring_it)
+    wait_for("the clip to be written anew", lambda: [*settings.uploads_dir.glob("*.plain.part")])
+    bringing.cancel()
+    wait_for("its thread to end", lambda: not [*settings.uploads_dir.iterdir()], timeout_s=30.0)
 
 
 def test_a_picture_does_not_wait_for_clips(
