@@ -206,6 +206,26 @@ def test_what_is_marked_and_thrown_away_at_once_comes_back(open_page: OpenPage, 
     expect(tiles.nth(1).locator(".lu-shot-open")).to_have_attribute("aria-label", PROMPTS[1])
 
 
+def test_what_two_pages_throw_away_at_once_is_followed_further(
+    open_page: OpenPage, studio: Any, made: list[str]
+) -> None:
+    page = open_page()
+    tiles = _open_gallery(page)
+
+    def answer_second(route: Any) -> None:
+        _call(studio, "outputs/trash", {"ids": [made[1]]})
+        page.wait_for_timeout(500)  # the server tells of that one meanwhile
+        route.fulfill(response=route.fetch())
+
+    page.route("**/api/v1/outputs/trash", answer_second)
+    tiles.nth(1).locator(".lu-shot-open").focus()
+    page.keyboard.press("Delete")
+    expect(tiles).to_have_count(2)
+    page.locator("#lu-gallery-title").focus()
+    _call(studio, "outputs/restore", {"ids": [made[1]]})
+    expect(tiles).to_have_count(3)
+
+
 def test_an_output_is_opened_and_its_settings_used_again(open_page: OpenPage, made: list[str], keep: Keep) -> None:
     page = open_page()
     tiles = _open_gallery(page)

@@ -20,7 +20,8 @@ function mineOf(outputs) {
 /** @type {Map<string, number>} */
 const own = new Map(); // id -> changes of this page that the server has yet to tell it of, too: several may be under way
 
-const count = (id, more) => own.set(id, (own.get(id) ?? 0) + more);
+/** Never below none: what the server told of may have been another page's change of the same. */
+const count = (id, more) => own.set(id, Math.max(0, (own.get(id) ?? 0) + more));
 
 /** Which of these outputs another page changed. */
 export const changedElsewhere = (ids) =>
