@@ -10,6 +10,7 @@ import hashlib
 import os
 import time
 from collections.abc import Sequence
+from contextlib import suppress
 from pathlib import Path, PurePosixPath
 
 from pipelines.files.whole import write_whole
@@ -56,13 +57,7 @@ class Stock:
 
     def list_missing(self, wanted: Sequence[Attachment]) -> list[Attachment]:
         """Returns those that must be sent; those that are here are kept for the job that asks."""
-        missing: list[Attachment] = []
-        for one in wanted:
-            if not self._has(one):
-                missing.append(one)
-            elif not one.ref:
-                self._hashes.touch(self.find(one))
-        return missing
+        return [one for one in wanted if not self._keep(one)]
 
     def store(self, one: Attachment, content: bytes) -> None:
         """Keeps a file; raises ValueError for bytes that are not what they are said to be, or a name that is a path."""
@@ -83,15 +78,25 @@ class Stock:
             raise ValueError(f"{path} is not a name")
         return (self._loras if one.ref else self._inputs) / path
 
-    def _has(self, one: Attachment) -> bool:
+    def _keep(self, one: Attachment) -> bool:
+        """Keeps a file for the job that asks; False where it is not here."""
         file = self.find(one)
-        return file.is_file() and file.stat().st_size == one.size and self._hashes.find(file) == one.sha
+        try:
+            if not file.is_file() or file.stat().st_size != one.size or self._hashes.find(file) != one.sha:
+                return False
+            if not one.ref:
+                self._hashes.touch(file)
+        except FileNotFoundError:  # another worker of this machine deleted it just now
+            return False
+        return True
 
     def _forget_oldest(self) -> None:
-        files = sorted(self._inputs.glob("*"), key=lambda file: file.stat().st_mtime, reverse=True)
+        found: list[tuple[os.stat_result, Path]] = []
+        for file in self._inputs.glob("*"):
+            with suppress(FileNotFoundError):  # another worker deleted it just now, or wrote it to its end
+                found.append((file.stat(), file))
         total, needed_s = 0, time.time() - NEEDED_S
-        for file in files:
-            state = file.stat()
+        for state, file in sorted(found, key=lambda one: one[0].st_mtime, reverse=True):
             total += state.st_size
             if total > KEPT_BYTES and state.st_mtime < needed_s:
                 file.unlink(missing_ok=True)

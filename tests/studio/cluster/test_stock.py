@@ -2,6 +2,7 @@
 
 import hashlib
 import os
+from concurrent.futures import ThreadPoolExecutor
 from pathlib import Path
 
 import pytest
@@ -86,3 +87,18 @@ def test_all_of_a_job_that_needs_more_than_is_kept_is_there_when_it_begins(
         os.utime(stock.find(one), (1, 1))
     stock.store(attach(b"mno"), b"mno")
     assert stock.list_missing([*wanted]) == [*wanted], "a later job has its room"
+
+
+def test_workers_of_one_machine_store_at_once(tmp_path: Path) -> None:
+    """What one of them sees in the folder may be written to its end, and have another name, as it looks at it."""
+
+    def store(worker: int) -> None:
+        stock = Stock(Settings(host="127.0.0.1", port=0, data_dir=tmp_path))
+        for number in range(60):
+            content = f"{worker} {number}".encode()
+            stock.store(attach(content), content)
+            assert stock.list_missing([attach(content)]) == []
+
+    with ThreadPoolExecutor() as pool:
+        for stored in [pool.submit(store, worker) for worker in range(3)]:
+            stored.result()
