@@ -20,6 +20,7 @@ class Attachments:
     def __init__(self, settings: Settings, database: Database) -> None:
         self._settings = settings
         self._database = database
+        self._packs = settings.data_dir / "cache" / "sending"
         self._hashes = Hashes()
         self._files: dict[str, Path] = {}
 
@@ -61,17 +62,25 @@ class Attachments:
         packed = training_packs.pack(folder)
         if packed is None:
             return None
-        file = self._settings.data_dir / "cache" / "sending" / f"{job.id}.zip"
+        file = self._find_pack(job)
         write_whole(file, packed, is_flushed=False)
         return self._attach(file)
 
     def forget_pack(self, job: Job) -> None:
         """Deletes what was packed of a training."""
-        (self._settings.data_dir / "cache" / "sending" / f"{job.id}.zip").unlink(missing_ok=True)
+        self._find_pack(job).unlink(missing_ok=True)
+
+    def forget_packs(self) -> None:
+        """Deletes what an earlier dispatcher, which was killed, had packed; nobody may be sending."""
+        for file in self._packs.glob("*.zip"):
+            file.unlink(missing_ok=True)
 
     def read(self, one: Attachment) -> bytes:
         """Returns the bytes of a file that was found."""
         return self._files[one.sha].read_bytes()
+
+    def _find_pack(self, job: Job) -> Path:
+        return self._packs / f"{job.id}-{job.attempt}.zip"  # an earlier attempt's may still be sent
 
     def _attach(self, file: Path, *, ref: str = "", name: str = "") -> Attachment:
         sha = self._hashes.find(file)

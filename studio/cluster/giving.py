@@ -26,6 +26,7 @@ from studio.storage import LOW_BYTES, count_free
 
 GIVE_S = 0.5
 IDLE_S = 1.0
+AGAIN_S = 1.0
 
 log = logging.getLogger(__name__)
 
@@ -38,6 +39,7 @@ class Giver:
         self._database = database
         self._links = links
         self._attachments = Attachments(settings, database)
+        self._attachments.forget_packs()
         self._woken = asyncio.Event()
         self._tasks: set[asyncio.Task[None]] = set()
         self._last_id = -1
@@ -114,10 +116,14 @@ class Giver:
             (link.told_to_pause if method == "pause" else link.told_to_end).discard(claim)
 
     async def _begin(self, link: Link, job: Job) -> None:
-        """Sends a job with the files that the worker lacks."""
+        """Sends a job with the files that the worker lacks; again where the worker was silent for a moment."""
         try:
-            await link.handle.call("begin", await self._make_order(link, job))
-        except (WorkerGoneError, WorkerSilentError):
+            while self._links.get(link.id) is link and (job.id, job.attempt) in link.held:
+                with suppress(WorkerSilentError):
+                    await link.handle.call("begin", await self._make_order(link, job))
+                    return
+                await asyncio.sleep(AGAIN_S)
+        except WorkerGoneError:
             pass  # whoever pulls notices, and takes the job back
         except LumeshError as error:
             self._give_up(link, job, Card.of(error))
@@ -141,9 +147,10 @@ class Giver:
             inputs = await asyncio.to_thread(self._attachments.find_pictures, job, ids)
             state = await asyncio.to_thread(self._attachments.pack_training, job, start=training.asked.start_from)
         wanted = [*inputs, *loras, *([state] if state else [])]
-        for one in await link.handle.call("list_missing", wanted) if wanted else []:
-            await link.handle.call("store", one, await asyncio.to_thread(self._attachments.read, one))
-        if state is not None:
+        try:
+            for one in await link.handle.call("list_missing", wanted) if wanted else []:
+                await link.handle.call("store", one, await asyncio.to_thread(self._attachments.read, one))
+        finally:
             self._attachments.forget_pack(job)
         history = estimates.read_history(self._database, link.id)
         return Order(

@@ -36,6 +36,7 @@ def keep_start(folder: Path, ref: str, loras_dir: Path) -> None:
     if file is None:
         raise StartGoneError(tell_gone(ref), advice=PUT_BACK)
     config = find_adapter_config(file)
+    shutil.rmtree(folder / START, ignore_errors=True)  # what a kill left of a copy: it would be sent with each state
     try:
         for source in (config, file) if config is not None else (file,):  # the weights last: they mark a whole copy
             target = folder / START / source.relative_to(loras_dir)

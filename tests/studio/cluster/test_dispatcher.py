@@ -14,6 +14,8 @@ from pipelines.recipes.recipe import Lora, Recipe
 from pipelines.stages import Progress
 from studio.cluster import dispatcher, giving, storing
 from studio.cluster.dispatcher import Dispatcher
+from studio.cluster.link import WorkerSilentError
+from studio.cluster.protocol import Attachment
 from studio.database import Database
 from studio.events import read_after
 from studio.jobs import claims, queue, workers
@@ -31,7 +33,7 @@ STEP = Progress(phase="denoising", done=1, total=2)
 def hurry(monkeypatch: pytest.MonkeyPatch) -> None:
     for module, name in (
         *((dispatcher, name) for name in ("PLACE_S", "RETRY_S")),
-        *((giving, name) for name in ("GIVE_S", "IDLE_S")),
+        *((giving, name) for name in ("GIVE_S", "IDLE_S", "AGAIN_S")),
         (storing, "RETRY_S"),
     ):
         monkeypatch.setattr(module, name, 0.02)
@@ -161,6 +163,32 @@ def test_a_job_that_was_claimed_but_never_arrived_goes_back_to_the_front(
             assert (taken.id, taken.attempt) == (later.id, 3)
 
     asyncio.run(again())
+
+
+def test_a_worker_that_is_silent_for_a_moment_as_files_are_sent_gets_its_job_all_the_same(
+    settings: Settings,
+    database: Database,
+    upload: Callable[..., str],
+    make_recipe: Callable[..., Recipe],
+    tmp_path: Path,
+) -> None:
+    two, silences = Machine(tmp_path / "two"), iter([True])
+    store = two.store
+
+    def store_later(one: Attachment, content: bytes) -> None:
+        if next(silences, False):
+            raise WorkerSilentError("away")
+        store(one, content)
+
+    two.store = store_later
+    job = queue.submit(database, make_recipe(model="demo-sdxl", images=(upload("green"),)), owner="local")
+
+    async def work() -> None:
+        async with serve(settings, database, Machines(two=two)):
+            two.finish(await until("the job", two.take))
+            await until("its end", is_done(database, job))
+
+    asyncio.run(work())
 
 
 def test_a_silent_worker_loses_its_job_after_the_lease_and_what_it_says_later_is_nothing(

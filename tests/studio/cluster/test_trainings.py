@@ -14,6 +14,7 @@ from fastapi.testclient import TestClient
 from pipelines.loras.files import find_lora_file
 from pipelines.models.catalog import Catalog
 from studio.cluster import dispatcher, giving, storing
+from studio.cluster.protocol import Attachment
 from studio.database import Database
 from studio.jobs import trainings, workers
 from studio.settings import Settings
@@ -153,6 +154,29 @@ def test_a_training_whose_lora_went_before_it_was_sent_fails_with_a_card_that_sa
     error = client.get(f"/api/v1/jobs/{job_id}").json()["error"]
     assert error["title"] == "The LoRA to go on from is gone"
     assert error["detail"] == "This training begins from the LoRA 'pixel', which is not here any more."
+
+
+def test_what_was_packed_of_a_training_is_deleted_also_where_it_was_not_sent(
+    settings: Settings, client: TestClient, job_id: str, tmp_path: Path
+) -> None:
+    database, packs = cast("Any", client.app).state.studio.database, settings.data_dir / "cache" / "sending"
+    packs.mkdir(parents=True)
+    (packs / "of-a-dispatcher-that-was-killed.zip").write_bytes(b"")
+    two, tried = Machine(tmp_path / "two"), []
+
+    def store(one: Attachment, _content: bytes) -> None:
+        tried.append([file.name for file in packs.iterdir()])
+        two.is_gone = one.name.endswith(".zip")
+
+    two.store = store
+
+    async def give() -> None:
+        async with serve(settings, database, Machines(two=two)):
+            await until("the loss", lambda: two.is_gone and read_state(database, job_id) == "queued")
+
+    asyncio.run(give())
+    assert tried[0] == [f"{job_id}-1.zip"]
+    assert not [*packs.iterdir()]
 
 
 def test_a_pause_before_the_first_step_keeps_the_pictures_that_were_made_first(

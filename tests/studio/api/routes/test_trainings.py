@@ -716,6 +716,16 @@ def test_a_description_of_pefts_is_copied_with_the_lora_that_it_is_of(
     assert copied is not None and find_adapter_config(copied) is not None
 
 
+def test_a_copy_that_a_kill_cut_short_leaves_nothing(
+    settings: Settings, tmp_path: Path, add_lora: Callable[..., Path]
+) -> None:
+    file, place = add_lora("pixel"), tmp_path / training_starts.START
+    place.mkdir(parents=True)
+    (place / ".pixel.1234abcd.part.safetensors").write_bytes(b"torn")
+    training_starts.keep_start(tmp_path, "pixel", settings.loras_dir)
+    assert [one.name for one in place.iterdir()] == [file.name]
+
+
 def test_a_training_whose_lora_went_before_its_first_attempt_says_so_and_goes_on_once_it_is_back(
     client: TestClient, worker: Worker, ask: Ask, add_lora: Callable[..., Path]
 ) -> None:
