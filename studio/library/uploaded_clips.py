@@ -28,6 +28,7 @@ from studio.library.uploads import TRAINER_QUOTA, Quota, Upload, UploadError, ch
 
 MAX_BYTES = 300_000_000  # of a clip: a minute of 4K, as phones film it
 KEPT_S = 15.0  # the longest that a model here learns is 5 s
+MEASURED_MORE_S = 1.0  # than is kept: of more it is enough to know how long it is
 KEPT_SIDE_PX = 1920
 
 
@@ -74,7 +75,7 @@ def add(
     check_room(database, owner=owner, quota=quota)
     plain = file.with_name(f"{file.stem}.plain.part")
     try:
-        whole = measure_video(file, most_seconds=KEPT_S + 1, given_up=given_up)  # of more it is enough to know how long
+        whole = measure_video(file, most_seconds=KEPT_S + MEASURED_MORE_S, given_up=given_up)
         write_plain(file, plain, most_seconds=KEPT_S, most_side=KEPT_SIDE_PX, given_up=given_up)
         size = measure_video(plain)
         if size.frames == 1:
@@ -111,8 +112,10 @@ def _copy(file: Path, to: Path) -> None:
 
 
 def _note_cut(seconds: float) -> tuple[Message, ...]:
-    if seconds <= KEPT_S + 1:
+    """Returns that a clip is cut; `seconds` are what was measured of one that does not say how long it is."""
+    kept, measured_s = f"{KEPT_S:g}", KEPT_S + MEASURED_MORE_S
+    if seconds < measured_s - 0.1:
         return ()
-    return (
-        say("Of its {seconds} s the first {kept} are kept.", seconds=f"{seconds:.0f}", kept=f"{KEPT_S:g}"),
-    )  # fmt: skip
+    if seconds < measured_s + 0.5:
+        return (say("Its first {kept} s are kept.", kept=kept),)
+    return (say("Of its {seconds} s the first {kept} are kept.", seconds=f"{seconds:.0f}", kept=kept),)
