@@ -80,10 +80,10 @@ def submit(
 
 def find_lessons(read: Read, asked: AskedTraining, *, owner: str) -> dict[str, bool]:
     """Returns which pictures are there and this owner's, each with whether it is a video; `read` runs one SELECT."""
-    ids = json.dumps([picture.id for picture in asked.pictures])
-    rows = read(
-        "SELECT id, is_video FROM lessons WHERE owner = ? AND id IN (SELECT value FROM json_each(?))", (owner, ids)
-    )
+    ids = [picture.id for picture in asked.pictures]
+    places = ", ".join("?" * len(ids))
+    # With the plus SQLite looks these ids up, and does not read all that the owner has made.
+    rows = read(f"SELECT id, is_video FROM lessons WHERE +owner = ? AND id IN ({places})", (owner, *ids))
     return {row["id"]: bool(row["is_video"]) for row in rows}
 
 
