@@ -19,7 +19,7 @@ from starlette.datastructures import Headers
 from starlette.exceptions import HTTPException
 from starlette.types import ASGIApp, Message, Receive, Scope, Send
 
-from pipelines.errors import RecipeError
+from pipelines.errors import LumeshError, RecipeError
 from pipelines.messages import english, say
 from pipelines.modest import MAX_VALUES, find_excess
 from studio.access.limits import RateError
@@ -37,7 +37,19 @@ LETTER_BYTES = 6  # of most languages' letters, escaped as \uXXXX; any letter ha
 MAX_TRAINING_BYTES = MAX_BYTES + (MAX_PICTURES + MAX_PRIOR_PROMPTS) * MAX_CAPTION_CHARS * LETTER_BYTES
 WORDS_PATH = "/api/v1/wildcards/"
 MAX_WORDS = 25_000  # a wildcard has 20 000 lines
-TITLE = say("This is too large")
+
+
+class BodyTooLargeError(LumeshError):
+    """A body has more bytes than its route takes."""
+
+    title = say("This is too large")
+    status = 413
+
+    def __init__(self, path: str, limit: int) -> None:
+        super().__init__(
+            say("A request to {path} may have {size} MB.", path=path[:100], size=limit // 1_000_000),
+            advice=say("Make it smaller, and send it again."),
+        )
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -89,10 +101,9 @@ class LimitedSize:
         headers = Headers(scope=scope)
         promised = headers.get("content-length", "0")
         if not promised.isdecimal() or int(promised) > limit:
-            detail = say("A request to {path} may have {size} MB.", path=path[:100], size=limit // 1_000_000)
-            await make_error(413, title=TITLE, detail=detail, path=path)(scope, receive, send)
+            await answer_error(BodyTooLargeError(path, limit), path=path)(scope, receive, send)
             return
-        arriving = _Arriving(receive, limit=limit)
+        arriving = _Arriving(receive, limit=limit, too_large=BodyTooLargeError(path, limit))
         try:
             if int(promised) <= LARGE_BYTES and "transfer-encoding" not in headers:
                 await self._read(scope, arriving, send)
@@ -111,6 +122,9 @@ class LimitedSize:
             messages = [await arriving.receive()]
             while messages[-1]["type"] == "http.request" and messages[-1].get("more_body"):
                 messages.append(await arriving.receive())
+        except BodyTooLargeError as error:
+            await answer_error(error, path=path)(scope, receive_nothing, send)
+            return
         except HTTPException as error:
             refusal = make_error(error.status_code, title=english(error.detail), detail=english(path[:100]), path=path)
             await refusal(scope, receive_nothing, send)
@@ -183,9 +197,10 @@ class Turns:
 class _Arriving:
     """A body as it arrives: counted, and given up when it stops or creeps."""
 
-    def __init__(self, receive: Receive, *, limit: int) -> None:
+    def __init__(self, receive: Receive, *, limit: int, too_large: BodyTooLargeError) -> None:
         self._receive = receive
         self._limit = limit
+        self._too_large = too_large
         self._count = 0
         self._began_s = time.monotonic()
         self._is_complete = False
@@ -201,7 +216,7 @@ class _Arriving:
         self._count += len(message.get("body", b""))
         self._is_complete = not message.get("more_body", False)
         if self._count > self._limit:
-            raise HTTPException(413, TITLE)
+            raise self._too_large
         took_s = time.monotonic() - self._began_s
         if not self._is_complete and took_s > SLOW_S and self._count < took_s * SLOW_BYTES_PER_S:
             raise HTTPException(408, english("The request arrives too slowly"))

@@ -74,6 +74,11 @@ def test_a_body_that_does_not_say_so_is_cut_off(client: TestClient, path: str) -
     kind = "application/json" if path.endswith("jobs") else "application/x-www-form-urlencoded"
     answer = client.post(path, content=flow(), headers={"Content-Type": kind})
     assert answer.status_code == 413
+    error = answer.json()["error"]
+    assert (error["detail"], error["advice"]) == (
+        f"A request to {path} may have 1 MB.",
+        "Make it smaller, and send it again.",
+    )
     assert answer.json()["error"]["title"] == "This is too large"
 
 

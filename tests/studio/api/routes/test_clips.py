@@ -18,6 +18,7 @@ from pipelines.models.catalog import Catalog
 from studio.access.users import Users
 from studio.access_settings import Mode
 from studio.api.application import create_api
+from studio.api.middleware import limits
 from studio.database import Database
 from studio.library import uploaded_clips
 from studio.library.uploaded_clips import MAX_BYTES
@@ -218,9 +219,15 @@ def test_a_clip_of_a_blink_is_shown_to_the_operators_hook(client: TestClient, wo
     assert seen[0].shape == (1, 64, 96, 3)
 
 
-def test_a_clip_of_too_many_bytes_is_refused_before_it_comes(client: TestClient) -> None:
+def test_a_clip_of_too_many_bytes_is_refused_before_it_comes_or_as_it_does(
+    client: TestClient, settings: Settings, monkeypatch: pytest.MonkeyPatch
+) -> None:
     answer = client.post(URL, content=b"x", headers={"Content-Length": str(MAX_BYTES + 1)})
     assert answer.status_code == 413
+    monkeypatch.setitem(limits.BODIES, URL, limits.Body(limit=2_000_000, is_file=True))
+    answer = client.post(URL, content=(b"x" * 1_000_000 for _ in range(3)))
+    assert (answer.status_code, answer.json()["error"]["detail"]) == (413, f"A request to {URL} may have 2 MB.")
+    assert not [*settings.uploads_dir.iterdir()]
 
 
 def test_a_model_of_videos_learns_clips_and_pictures(
