@@ -122,6 +122,19 @@ def test_what_is_missing_is_said_where_it_is_missing(open_page: OpenPage) -> Non
     expect(page.get_by_role("textbox", name="Caption of picture 1")).to_have_value("A zorb")
 
 
+def test_a_caption_is_written_on_while_a_file_before_it_turns_out_to_be_none(open_page: OpenPage) -> None:
+    page, held = open_train(open_page), []
+    page.route("**/api/v1/uploads", lambda route: route.continue_() if held else held.append(route))
+    [picture] = draw_files(1, first=40)
+    page.evaluate(DROP, [["broken.png", [1, 2, 3]], picture])
+    caption = page.get_by_role("textbox", name="Caption of picture 2")
+    caption.press_sequentially("A zo")
+    held[0].continue_()
+    expect(page.locator("#lu-train-pictures li")).to_have_count(1)
+    page.keyboard.type("rb")
+    expect(page.get_by_role("textbox", name="Caption of picture 1")).to_have_value("A zorb")
+
+
 def test_a_missing_trigger_is_told_once_and_what_is_mended_is_not_told_any_more(open_page: OpenPage) -> None:
     page = open_train(open_page)
     drop(page, 3, first=30)

@@ -66,8 +66,11 @@ export function setText(element, text) {
  * }} how
  */
 export function keyed(parent, items, { key, create, update }) {
-  const children = /** @type {HTMLElement[]} */ ([...parent.children]);
-  const kept = new Map(children.map((child) => [child.dataset.key, child]));
+  const names = new Set(items.map((item) => String(key(item))));
+  const kept = new Map();
+  for (const child of /** @type {HTMLElement[]} */ ([...parent.children]))
+    if (names.has(child.dataset.key)) kept.set(child.dataset.key, child);
+    else child.remove(); // now: while it is there, those behind it would be moved, and lose the focus
   let place = parent.firstElementChild;
   for (const item of items) {
     const name = String(key(item));
@@ -81,7 +84,6 @@ export function keyed(parent, items, { key, create, update }) {
     else parent.insertBefore(child, place);
     update?.(child, item);
   }
-  for (const child of kept.values()) child.remove();
 }
 
 /** Arrow keys inside a radio group of buttons. */
