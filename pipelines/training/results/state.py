@@ -164,7 +164,9 @@ class StateFolder:
             abandoned.keep_quiet()
             try:
                 return self._read(newest, wanted, facts, tell)
-            except (ValueError, KeyError) as error:
+            except LumeshError:
+                raise
+            except Exception as error:  # orbax raises that itself for what tensorstore cannot read
                 abandoned.free(error)
                 if abandoned.is_of_strange_arrays(error):
                     raise LumeshError(
@@ -175,7 +177,7 @@ class StateFolder:
                         ),
                         advice=self._advise(),
                     ) from error
-                if not isinstance(error, json.JSONDecodeError) and not abandoned.is_of_damage(error):
+                if not abandoned.is_of_damage(error):
                     raise
                 if hosts.count() > 1 and not self._is_own:
                     raise LumeshError(
@@ -195,7 +197,9 @@ class StateFolder:
         return say("Choose another output folder, or remove {folder}, to begin anew.", folder=self._folder)
 
     def _put_aside(self, step: int) -> None:
-        (self._folder / str(step)).rename(self._folder / f"damaged-{step}")
+        aside = self._folder / f"damaged-{step}"
+        shutil.rmtree(aside, ignore_errors=True)  # of an earlier time
+        (self._folder / str(step)).rename(aside)
         self._manager.reload()
 
     def _read(self, newest: int, wanted: Any, facts: Mapping[str, Any], tell: Callable[[Message], None]) -> Any:
