@@ -173,13 +173,14 @@ def test_what_changes_the_meaning_of_a_state_is_refused_by_name(short: Short, as
     assert not short.list("preparing"), "it is refused before anything is encoded"
 
 
-def test_another_models_states_are_refused_and_what_a_kill_left_of_samples_is_removed(
-    short: Short,
-) -> None:
-    left = short.folder / "state" / "state-sampled-x"
-    left.mkdir(parents=True)
+def test_another_models_states_are_refused_and_what_a_kill_left_is_removed(short: Short) -> None:
+    left = [short.folder / "state" / name for name in ("state-sampled-x", ".unet.part")]
+    for folder in left:
+        folder.mkdir(parents=True)
+    left.append(short.folder / "state" / ".state.0a1b2c3d.part.safetensors")
+    left[-1].write_bytes(b"half")
     short.run("state", steps=1)
-    assert not left.exists()
+    assert not any(one.exists() for one in left)
     (short.folder / "state" / "state").rename(short.folder / "state" / "state_high_noise")
     with pytest.raises(RecipeError, match="another model"):
         short.run("state")
