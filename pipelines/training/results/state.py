@@ -184,14 +184,13 @@ class StateFolder:
                         say("The state after {count} steps is damaged.", count=newest),
                         advice=say("Remove {folder} to go on from the one before.", folder=self._folder / str(newest)),
                     ) from error
-            self._put_aside(newest)
-            text = say("The state after {count} steps is damaged; the one before is taken.", count=newest)
-            if self._manager.latest_step() is None:
+            if len(self._manager.all_steps()) == 1:  # which stays: put aside, the next run would begin anew unasked
                 raise LumeshError(
                     say("The state after {count} steps is damaged, and there is no other.", count=newest),
                     advice=self._advise(),
                 )
-            tell(text)
+            self._put_aside(newest)
+            tell(say("The state after {count} steps is damaged; the one before is taken.", count=newest))
 
     def _advise(self) -> Message:
         return say("Choose another output folder, or remove {folder}, to begin anew.", folder=self._folder)

@@ -83,6 +83,17 @@ def test_a_state_that_is_only_half_there_is_put_aside_and_the_one_before_is_take
     assert find_newest(tmp_path) == 2 and (tmp_path / "damaged-5").is_dir()
 
 
+def test_a_damaged_state_that_is_the_only_one_is_told_each_time_until_somebody_removes_it(tmp_path: Path) -> None:
+    described = save(tmp_path, 5)
+    empty(tmp_path / "5")
+    for _ in range(2):
+        states = StateFolder(tmp_path, keep=2)
+        assert states.newest == 5, "else the training would begin anew"
+        with pytest.raises(LumeshError, match="there is no other. Choose another output folder, or remove"):
+            states.load(described, FACTS)
+        states.close()
+
+
 @pytest.mark.parametrize(
     "asked",
     [
