@@ -147,7 +147,7 @@ def _train(
     from pipelines.training.results.card import write_card
     from pipelines.training.run import check_states
     from pipelines.training.run import train as run
-    from pipelines.training.together import compare_hosts
+    from pipelines.training.together import compare_hosts, find_configs_of_all
 
     checked = check_training(settings, model, registry.find_learner(model), name=name)
     output = settings.output or place.data_dir / "training" / checked.name
@@ -166,7 +166,7 @@ def _train(
         start = predict_as_asked(
             checked.model.choose_start(revision=settings.revision, variant=settings.variant), settings
         )
-        folder = find_known_configs(start)
+        folder = find_configs_of_all(start)
         if folder is not None:  # else it is found when its files are here
             check_states(settings, checked, start, folder, output=output)
         terminal.tell_plan(_estimate(settings, checked, place))

@@ -13,6 +13,7 @@ from pipelines.commands.known_plans import find_kept, make_question
 from pipelines.models.catalog import Shape, find_folder
 from pipelines.plan import training, training_report
 from pipelines.plan.topologies import LARGEST_HOST, Topology, find_machine, find_topology
+from pipelines.runtime.kernels import switches
 from pipelines.training.settings import TrainingSettings
 
 
@@ -69,6 +70,7 @@ def estimate(
     shape = Shape.parse(next(iter(checked.buckets)))
     question = make_question(settings, checked.model, machine, shape=shape, batch_size=checked.batch_size)
     obstacle = _find_obstacle(settings, checked, devices=devices)
+    words = () if obstacle else _write_command(question, settings, machine, place, steps=checked.steps)
     is_planned = here is not None and not obstacle
     return TrainingEstimate(
         answer=find_kept(question, checked.model, place) if is_planned else None,
@@ -76,7 +78,7 @@ def estimate(
         is_here=here is not None,
         steps=checked.steps,
         sizes=len(checked.buckets),
-        command=None if obstacle else shlex.join(_write_command(question, settings, machine, steps=checked.steps)),
+        command=shlex.join(words) or None,
         obstacle=obstacle,
         other_batch=_tell_other_batch(question, machine),
     )
@@ -97,11 +99,18 @@ def _find_obstacle(settings: TrainingSettings, checked: Any, *, devices: int) ->
                 f"training's mesh is {settings.mesh}")  # fmt: skip
     if find_folder(checked.model) is None:
         return f"plans are made by configs that lie here, and those of {checked.model.id} are on the hub"
+    if off := [name for name in switches.list_off() if name != "cudnn"]:
+        return f"plans are of steps with all kernels, and off are {', '.join(off)}"
     return ""
 
 
 def _write_command(
-    question: training.TrainingQuestion, settings: TrainingSettings, machine: Topology, *, steps: int
+    question: training.TrainingQuestion,
+    settings: TrainingSettings,
+    machine: Topology,
+    place: options.DataDirectory,
+    *,
+    steps: int,
 ) -> Sequence[str]:
     words = ["python", "-m", "pipelines", "plan", "--train", "--model", settings.model, f"--{question.kind}"]
     words += ["--topology", machine.name, "--shape", question.shape, "--steps", str(steps)]
@@ -114,4 +123,6 @@ def _write_command(
     for name, value in question.others.items():
         flag = f"--{name.replace('_', '-')}"
         words += [flag] if value is True else [flag, str(value)]
+    if place.data_dir != options.DATA_DIR:  # where the model may lie, and where the answer is kept
+        words += ["--data-dir", str(place.data_dir)]
     return words

@@ -41,6 +41,7 @@ _THREADS = ("-threads", "4")  # each holds frames: with one a core, a file of 8K
 PLAIN_CRF = 12  # of what is written anew: x264's loss at it is less than that of most cameras
 CONTAINERS = "mov,matroska,avi,mpeg,mpegvideo,mpegts,asf,flv,ogg,gif,png_pipe,apng,webp_pipe,jpeg_pipe,h264,hevc,m4v"
 HDR_TRANSFERS = ("smpte2084", "arib-std-b67")  # PQ and HLG
+_INDEXED = re.compile(r"^\[info\] Input #0, (?:mov|matroska),", re.MULTILINE)  # elsewhere ffmpeg finds other frames
 ALPHA_FORMATS = re.compile(r"yuva|rgba|bgra|argb|abgr|gbrap|ya8|ya16")
 ALPHA_DECODERS = {"vp8": "libvpx", "vp9": "libvpx-vp9"}  # ffmpeg's own leave it out
 
@@ -107,11 +108,16 @@ class _Ended:
 
 @dataclass(frozen=True, kw_only=True)
 class _Stream:
-    """What a file's first stream of pictures is, and how it is decoded."""
+    """What a file's first stream of pictures is, and how it is decoded.
+
+    It begins `late_s` after the file's sound. Of a file that `is_indexed` it can be decoded from any time on.
+    """
 
     decoder: tuple[str, ...]
     has_alpha: bool
     is_hdr: bool
+    is_indexed: bool
+    late_s: float
 
     @property
     def notes(self) -> tuple[Message, ...]:
@@ -163,7 +169,7 @@ def measure_video(
     seconds = ticks * int(tick[1]) / int(tick[2])
     fps, frames = len(rows) / seconds, len(rows)
     if seconds > most_seconds - 1:
-        frames = max(frames, int(fps * _find_duration_s(complaints)))
+        frames = max(frames, round(fps * _find_span_s(file, stream)) + 1)
     return VideoSize(width=int(size[1]), height=int(size[2]), frames=frames, fps=fps, notes=stream.notes)
 
 
@@ -176,11 +182,17 @@ def read_frames(
     ForeignVideoError, also for a frame that takes too long, and VideoInterruptedError.
     """
     stream = _open_stream(file)
-    # The first frame alone is there whatever the rate; of less than half a frame's time the filter would leave none.
-    filters = ",".join([*stream.list_filters(), *([f"fps={fps:g}"] if frames > 1 else [])])
-    begin = ("-ss", f"{start_s:.6f}") if start_s else ()
+    filters, begin = stream.list_filters(), tuple[str, ...]()
+    if not start_s:
+        # The first frame alone is there at any rate; of less than half a frame's time the filter would leave none.
+        filters += [f"fps={fps:g}"] if frames > 1 else []
+    elif stream.is_indexed:  # from the key frame before it, of whose frames the last may stand there for long
+        begin = ("-noaccurate_seek", "-ss", f"{start_s + stream.late_s:.6f}")
+        filters += [f"fps={fps:g}:start_time=0"]
+    else:
+        filters = ["setpts=PTS-STARTPTS", *filters, f"fps={fps:g}:start_time={start_s:.6f}"]
     command = _command(file, stream, *begin) + [
-        *("-vf", filters, "-frames:v", str(frames), "-fps_mode", "passthrough"),
+        *("-vf", ",".join(filters), "-frames:v", str(frames), "-fps_mode", "passthrough"),
         *("-f", "rawvideo", "-pix_fmt", "rgb24", "-"),
     ]
     size, count = width * height * 3, 0
@@ -190,8 +202,9 @@ def read_frames(
         with subprocess.Popen(command, bufsize=0, start_new_session=True, **pipes) as process:
             assert process.stdout is not None, "it is a pipe"
             try:
-                while len(content := _read_from(process.stdout.fileno(), size)) == size:
-                    count += 1
+                within_s = MOST_READ_S if start_s else MOST_FRAME_S  # all before it may have to be decoded
+                while len(content := _read_from(process.stdout.fileno(), size, within_s=within_s)) == size:
+                    count, within_s = count + 1, MOST_FRAME_S
                     yield np.frombuffer(content, np.uint8).reshape(height, width, 3)
                 process.wait()
             finally:
@@ -259,9 +272,9 @@ def _check_end(code: int, complaints: str) -> None:
         raise VideoInterruptedError
 
 
-def _read_from(pipe: int, size: int) -> bytearray:
+def _read_from(pipe: int, size: int, *, within_s: float) -> bytearray:
     """Reads `size` bytes, or less at the end; raises ForeignVideoError where they take too long to come."""
-    content, count, until_s = bytearray(size), 0, time.monotonic() + MOST_FRAME_S
+    content, count, until_s = bytearray(size), 0, time.monotonic() + within_s
     news = select.poll()  # select knows of no pipes with high numbers, as a busy server has
     news.register(pipe, select.POLLIN)
     with memoryview(content) as view:
@@ -275,10 +288,14 @@ def _read_from(pipe: int, size: int) -> bytearray:
     return content
 
 
-def _find_duration_s(told: str) -> float:
-    """Returns how long a file says that it is; 0 where it does not say."""
-    found = re.search(r"Duration: (\d+):(\d+):([\d.]+)", told)
-    return int(found[1]) * 3600 + int(found[2]) * 60 + float(found[3]) if found else 0.0
+def _find_span_s(file: Path, stream: _Stream) -> float:
+    """Returns the seconds from a video's first frame to its last one, which are not decoded; 0 if that is not known.
+
+    What a file says of its length may be that of its sound.
+    """
+    done = _run(_command(file, stream) + ["-c", "copy", "-f", "mkvtimestamp_v2", "-"])
+    times_ms = [int(line) for line in done.stdout.split() if line.isdigit()]
+    return (max(times_ms) - min(times_ms)) / 1000 if times_ms else 0.0
 
 
 def _open_stream(file: Path) -> _Stream:
@@ -306,7 +323,15 @@ def _open_stream(file: Path) -> _Stream:
         decoder=("-c:v", ALPHA_DECODERS[name]) if is_marked else (),
         has_alpha=is_marked or (name != "gif" and ALPHA_FORMATS.match(pixels) is not None),
         is_hdr=any(transfer in pixels for transfer in HDR_TRANSFERS),
+        is_indexed=_INDEXED.search(text) is not None,
+        late_s=max(0.0, _find_start_s(line) - _find_start_s(text.partition("Stream #")[0])),
     )
+
+
+def _find_start_s(told: str) -> float:
+    """Returns when a file, or a stream of it, begins; ffmpeg does not say so of one that begins at 0."""
+    found = re.search(r", start:? (-?\d+\.\d+)", told)
+    return float(found[1]) if found else 0.0
 
 
 def _command(file: Path, stream: _Stream | None, *limits: str) -> list[str]:

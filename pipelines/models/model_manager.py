@@ -126,9 +126,10 @@ def is_repository(text: str) -> bool:
 def open_repository(repo: str, *, revision: str = "main", loras_dir: Path | None = None) -> Model:
     """Returns the model of a hub repository at the commit that `revision` is now, which is written nowhere.
 
-    Only its configs are downloaded. Raises ModelError as `add_repository` does.
+    Only its configs are downloaded; without the hub it is what was fetched of that revision before. Raises ModelError
+    as `add_repository` does.
     """
-    found, there = _look_at_repository(repo, revision)
+    found, there = _look_at_repository(repo, revision, works_offline=True)
     return replace(
         adopt_folder(found, load_catalog().models),
         path=None,
@@ -140,7 +141,7 @@ def open_repository(repo: str, *, revision: str = "main", loras_dir: Path | None
     )
 
 
-def _look_at_repository(repo: str, revision: str) -> tuple[OwnModel, "Repository"]:
+def _look_at_repository(repo: str, revision: str, *, works_offline: bool = False) -> tuple[OwnModel, "Repository"]:
     """Returns what a repository's configs are, and what else is known of it."""
     from pipelines.runtime.weights.hub import fetch_configs  # imports the hub's library, which the page sets up first
 
@@ -148,7 +149,7 @@ def _look_at_repository(repo: str, revision: str) -> tuple[OwnModel, "Repository
         raise ModelError(
             say("{repo} is no repository.", repo=repr(repo)), advice=say("Write it as owner/name, as on the hub.")
         )
-    there = fetch_configs(repo, revision)
+    there = fetch_configs(repo, revision, works_offline=works_offline)
     found = read_own_model(there.folder, repo)
     if isinstance(found, UnusableModel):
         raise ModelError(found.reason, advice=found.advice)

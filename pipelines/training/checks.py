@@ -31,7 +31,7 @@ from pipelines.training.data.buckets import Bucketing, choose_buckets, choose_sq
 from pipelines.training.data.cuts import Bucket
 from pipelines.training.data.examples import Example, Found, list_names
 from pipelines.training.data.lengths import list_too_long
-from pipelines.training.data.prompts import list_prior_prompts
+from pipelines.training.data.prompts import count_prior, list_prior_prompts
 from pipelines.training.data.rows import CaptionRules, Data
 from pipelines.training.data.sources import read_examples
 from pipelines.training.engine.first_values import check_first_values
@@ -181,7 +181,13 @@ def check_training(settings: TrainingSettings, model: Model, learner: Learner, *
         problems["data"] = say(
             "all pictures are marked prior, and with preserve such are not learnt; name a folder of some to learn"
         )
-    batch = choose_batch(settings, len(counted), devices)
+    prompts: tuple[str, ...] = ()
+    try:
+        prompts = list_prior_prompts(settings, model)
+    except RecipeError as error:
+        problems |= error.fields
+    made = 0 if settings.preserve else count_prior(found.examples, prompts)  # which are data, too, once they are there
+    batch = choose_batch(settings, len(counted) + made, devices)
     if batch % (devices * settings.accumulate):
         problems["global_batch_size"] = say(
             "{batch} is no multiple of {devices} devices times {parts} parts",
@@ -209,7 +215,7 @@ def check_training(settings: TrainingSettings, model: Model, learner: Learner, *
             dropout=settings.caption_dropout,
             preserve=settings.preserve,
         ),
-        prior_prompts=list_prior_prompts(settings, model),
+        prior_prompts=prompts,
         first_lora=lora,
         steps=choose_steps(settings, data.schedule.steps_per_epoch),
         batch_size=batch,

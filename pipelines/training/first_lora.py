@@ -4,11 +4,11 @@ Importable without jax. Not here: its values (engine/first_values.py).
 """
 
 import hashlib
-from pathlib import Path
 
 from pipelines.errors import RecipeError
 from pipelines.loras.files import LoraFile, find_lora_file, inspect_lora, name_given
 from pipelines.loras.fit import find_misfit
+from pipelines.loras.settings import find_adapter_config
 from pipelines.messages import Message, english, say
 from pipelines.models.catalog import Model
 from pipelines.training.settings import TrainingSettings
@@ -68,8 +68,15 @@ def take_rank(settings: TrainingSettings, model: Model) -> TrainingSettings:
 
 
 def hash_lora(lora: LoraFile | None) -> str | None:
-    """Returns a hash of the file's content, by which a state knows it; None without one."""
+    """Returns a hash of a file's content, and of the alpha that peft keeps beside it, by which a state knows it.
+
+    None without a LoRA.
+    """
     if lora is None:
         return None
-    with Path(lora.path).open("rb") as stream:
-        return hashlib.file_digest(stream, "sha256").hexdigest()[:20]
+    with lora.path.open("rb") as stream:
+        found = hashlib.file_digest(stream, "sha256")
+    config = find_adapter_config(lora.path)
+    if config is not None:
+        found.update(config.read_bytes())
+    return found.hexdigest()[:20]

@@ -17,6 +17,7 @@ from pipelines.training.data.cache import Cache
 from pipelines.training.data.encoder import PictureReader, TextReader
 from pipelines.training.data.fingerprints import fingerprint
 from pipelines.training.data.prior import FOLDER, PriorMaker
+from pipelines.training.data.prompts import count_prior
 from pipelines.training.data.rows import RowSource
 from pipelines.training.engine import placement
 from pipelines.training.engine.denoiser import Origin
@@ -35,14 +36,15 @@ def add_prior(
     """
     folder = place.output / FOLDER
     prompts = checked.prior_prompts
-    count = max(sum(not example.is_prior for example in checked.examples), len(prompts))
+    count = count_prior(checked.examples, prompts)
     learnt = [Shape(**cut.bucket._asdict()) for cut in checked.data.cuts]
     shapes = [shape for shape in dict.fromkeys(learnt) if shape in checked.model.shapes and settings.preserve]
     maker = PriorMaker(checked.model, place, on_progress=origin.on_progress)
     shapes = shapes or [checked.model.default_shape]
     if not maker.make(prompts, count, shapes=shapes, seed=settings.seed, stop=stop, on_event=on_event):
         return None
-    with_prior = settings.model_copy(update={"data": (*settings.data, f"{folder},prior")})
+    data = (*settings.data, f"{folder},prior")
+    with_prior = settings.model_copy(update={"data": data, "global_batch_size": checked.batch_size})
     return check_training(with_prior, checked.model, origin.learner, name=checked.name)
 
 

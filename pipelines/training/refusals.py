@@ -38,10 +38,11 @@ def find_strange(settings: TrainingSettings, model: Model, learner: Learner) -> 
     if not model.is_video:
         reason = say("is of videos, and {model} makes pictures", model=model.title)
         problems |= refuse_asked(settings, ("frames", "whole_clips"), reason)
-    if not model.choose_start().repo:
+    start = model.choose_start()
+    if not start.repo or start.path is not None or start.file is not None:
         reason = english(f"is of a hub repository, and {model.title} is none")
-        problems |= refuse_asked(settings, ("non_ema_revision",), reason)
-    folder = find_known_configs(model.choose_start())
+        problems |= refuse_asked(settings, ("revision", "non_ema_revision"), reason)
+    folder = find_known_configs(start)
     if folder is None:
         return problems  # what is not here yet is looked at when it has been fetched
     learner.check(folder)

@@ -28,7 +28,7 @@ from pipelines.training.checks import Checked
 from pipelines.training.data.lengths import list_too_long
 from pipelines.training.data.rows import RowSource
 from pipelines.training.engine.denoiser import Origin, choose_denoisers, describe_weights, find_denoisers
-from pipelines.training.engine.learning import Learning, list_facts_of, remove_borrowed
+from pipelines.training.engine.learning import Learning, list_facts_of, remove_leftovers
 from pipelines.training.engine.loop import OnEvent, Stop
 from pipelines.training.engine.objective import predict_as_asked
 from pipelines.training.place import Place
@@ -151,7 +151,7 @@ def _open(
     )
     opened.check_states(settings, checked)
     if place.is_written_here:
-        remove_borrowed(place.output)
+        remove_leftovers(place.output)
     place.write_settings(settings)
     if settings.full and place.is_written_here:
         check_room(origin, place, chosen, settings.save_precision)

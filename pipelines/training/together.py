@@ -12,9 +12,11 @@ from pathlib import Path
 
 from pipelines.files.whole import write_whole
 from pipelines.messages import Message, say
+from pipelines.models.catalog import Model
 from pipelines.runtime.devices import hosts
 from pipelines.runtime.kernels import switches
 from pipelines.training.checks import Checked
+from pipelines.training.configs import find_known_configs
 from pipelines.training.first_lora import hash_lora
 from pipelines.training.place import MARK, Place
 from pipelines.training.settings import FLAGS, TrainingSettings
@@ -50,6 +52,15 @@ def compare_hosts(settings: TrainingSettings, checked: Checked, *, weights: str 
         "the LoRA to start from": hash_lora(checked.first_lora) or "none",
     }
     hosts.compare(facts if weights is None else {**facts, "weights": weights})
+
+
+def find_configs_of_all(model: Model) -> Path | None:
+    """Returns the folder of a model's configs on this host; None, on all hosts, where one of them has none yet.
+
+    All hosts ask together: whoever had none would not come to what the others ask each other of them.
+    """
+    folder = find_known_configs(model)
+    return folder if all(hosts.collect("the configs are here", folder is not None)) else None
 
 
 def find_common_folder(place: Place) -> tuple[Place, Message | None]:

@@ -39,6 +39,7 @@ PRINTED = ("json", "txt", "model", "jinja", "safetensors")  # endings of what a 
 PIECES = 64
 PATIENCE_S = 15.0  # for the hub's answer, where there is nothing without it
 PIECE_BYTES = 2**16
+_CONFIGS = ["model_index.json", "*/config.json", "*/*_config.json"]
 
 
 def locate(
@@ -107,13 +108,17 @@ class Repository:
     licence: str
 
 
-def fetch_configs(repo: str, revision: str) -> Repository:
+def fetch_configs(repo: str, revision: str, *, works_offline: bool = False) -> Repository:
     """Downloads a repository's configs, and asks for what else is known of it.
 
-    Raises ModelError as `locate` does, and for a repository that is not in diffusers layout.
+    If it `works_offline`, what was fetched of this revision before is enough where the hub cannot be asked: its licence
+    is not known then, and its weights are those that are here. Raises ModelError as `locate` does, and for a repository
+    that is not in diffusers layout.
     """
     with telling_in_words(repo, revision):
         if not is_hub_reachable(timeout_s=PATIENCE_S):
+            if works_offline:
+                return _find_fetched(repo, revision)
             raise ConnectionError
         hub = HfApi(token=find_token())
         info = hub.model_info(repo, revision=revision)
@@ -124,19 +129,24 @@ def fetch_configs(repo: str, revision: str) -> Repository:
                 say("{repo} has no model_index.json: it is not in diffusers layout.", repo=repo),
                 advice=say("Download its single file, and add that."),
             )
-        folder = snapshot_download(
-            repo,
-            revision=commit,
-            allow_patterns=["model_index.json", "*/config.json", "*/*_config.json"],
-            tqdm_class=Silent,
-            token=find_token(),
-        )
+        # By this revision, with which its commit is noted, so that it is found again without the hub.
+        folder = Path(
+            snapshot_download(
+                repo, revision=revision, allow_patterns=_CONFIGS, tqdm_class=Silent, token=find_token()
+            )
+        )  # fmt: skip
         return Repository(
-            folder=Path(folder),
-            commit=commit,
+            folder=folder,
+            commit=folder.name,
             weights=[name for name in names if name.count("/") == 1 and name.endswith(".safetensors")],
             licence=_read_licence(info.card_data),
         )
+
+
+def _find_fetched(repo: str, revision: str) -> Repository:
+    folder = Path(snapshot_download(repo, revision=revision, allow_patterns=_CONFIGS, local_files_only=True))
+    weights = [file.relative_to(folder).as_posix() for file in folder.glob("*/*.safetensors")]
+    return Repository(folder=folder, commit=folder.name, weights=weights, licence="")
 
 
 def _read_licence(card: Any) -> str:

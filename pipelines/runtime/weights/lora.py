@@ -111,7 +111,7 @@ def read_updates(
                 layer=f"{strangers[0]:.120}",
                 model=model.id,
             ),
-            advice=say("It was made for another model; remove it from the recipe."),
+            advice=say("It was made for another model; choose one for this model, or leave it out."),
             title=TITLE,
         )
     updates: Updates = {}

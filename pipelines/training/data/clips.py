@@ -16,7 +16,7 @@ from pipelines.pictures import gif_blocks
 from pipelines.pictures.reading import DECODING_ERRORS, read_picture
 from pipelines.training.data.examples import Example, FileReader, Reader
 
-VERSION = 2
+VERSION = 3
 """The version of how clips are read: latents of frames that another version read are not taken from a cache."""
 DELAY_MS = 100  # what players show for a GIF's delay of 0
 

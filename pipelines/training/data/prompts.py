@@ -3,11 +3,13 @@
 Not here: making the pictures (prior.py).
 """
 
+from collections.abc import Sequence
 from pathlib import Path
 
 from pipelines.errors import RecipeError
 from pipelines.messages import english, say
 from pipelines.models.catalog import Model
+from pipelines.training.data.examples import Example
 from pipelines.training.settings import TrainingSettings
 
 AUTO = "auto"
@@ -16,6 +18,11 @@ AUTO = "auto"
 def list_prior_prompts(settings: TrainingSettings, model: Model) -> tuple[str, ...]:
     """Lists the prompts, none twice; raises RecipeError for a file that cannot be read or has none."""
     return tuple(dict.fromkeys((*settings.prior_prompt, *_read(settings.prior_prompts, model))))
+
+
+def count_prior(examples: Sequence[Example], prompts: Sequence[str]) -> int:
+    """Returns how many prior pictures are made: as many as there are others, or prompts if there are more."""
+    return max(sum(not example.is_prior for example in examples), len(prompts)) if prompts else 0
 
 
 def _read(named: str | None, model: Model) -> list[str]:

@@ -11,7 +11,7 @@ from typing import Any
 
 import numpy as np
 
-from pipelines.errors import RecipeError
+from pipelines.errors import ModelError, RecipeError
 from pipelines.families.trainable import Learner
 from pipelines.loras.files import LoraFile
 from pipelines.messages import Message, english
@@ -31,10 +31,7 @@ _DOWN, _UP = (f".lora_{half}.{ADAPTER}.weight" for half in "AB")
 def check_first_values(
     file: LoraFile, settings: TrainingSettings, learner: Learner, *, model: Model, folder: Path, spell: Spell
 ) -> None:
-    """Raises RecipeError for a LoRA that `take_over` would refuse, by the configs in `folder` and the file alone.
-
-    Raises ModelError for one that cannot be read.
-    """
+    """Raises RecipeError for a LoRA that `take_over` would refuse, by the configs in `folder` and the file alone."""
     known = learner.list_denoisers(folder, {})
     module = learner.build_denoiser(folder, known[0].component)
     found = _read(file, module, model, components=[one.component for one in known], spell=spell)
@@ -58,7 +55,7 @@ def read_first_lora(
 ) -> Mapping[str, Update]:
     """Reads what a LoRA adds to the denoiser `component`, of those that the model has, by its weights' names.
 
-    What is left out is told; so is a file that has nothing for this one of two experts. Raises ModelError.
+    What is left out is told; so is a file that has nothing for this one of two experts. Raises RecipeError.
     """
     module = origin.learner.build_denoiser(origin.folder, component)
     found = _read(file, module, origin.model, components=components, spell=spell)
@@ -70,8 +67,12 @@ def read_first_lora(
 
 
 def _read(file: LoraFile, module: Any, model: Model, *, components: Collection[str], spell: Spell) -> Reading:
+    """Raises RecipeError for a file that cannot be read, or is for another model."""
     places = dict.fromkeys(components, list_layer_weights(TracedModule(module)))  # experts are alike
-    return read_updates(file, scale=1.0, spellings=spell(list_layers(places)), places=places, model=model)
+    try:
+        return read_updates(file, scale=1.0, spellings=spell(list_layers(places)), places=places, model=model)
+    except ModelError as error:
+        raise RecipeError({"start_from": error.whole}) from error
 
 
 def take_over(

@@ -16,6 +16,7 @@ from typing import Any
 import numpy as np
 
 from pipelines.families.trainable import Denoiser, Learner
+from pipelines.files.whole import PART
 from pipelines.messages import Message, say
 from pipelines.models.catalog import Model, Shape, find_shipped
 from pipelines.runtime.devices import hosts
@@ -306,10 +307,13 @@ class Learning:
         )  # fmt: skip
 
 
-def remove_borrowed(output: Path) -> None:
-    """Removes what a killed run left of the models that it made samples with."""
-    for folder in output.glob(f"{BORROWED}*"):
-        shutil.rmtree(folder, ignore_errors=True)
+def remove_leftovers(output: Path) -> None:
+    """Removes what a killed run left: models that it made samples with, and what it had written half of a result."""
+    for left in (*output.glob(f"{BORROWED}*"), *output.glob(f".*{PART}*")):
+        if left.is_dir():
+            shutil.rmtree(left, ignore_errors=True)
+        else:
+            left.unlink(missing_ok=True)
 
 
 def find_best(state: TrainState) -> Weights:

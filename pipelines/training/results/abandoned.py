@@ -6,13 +6,17 @@ collects it, each with a traceback or a warning of its own, at any later time an
 
 import functools
 import gc
+import json
 import logging
 import re
 import sys
 import traceback
 import warnings
 
-_DAMAGED = ("DATA_LOSS", "OUT_OF_RANGE", "NOT_FOUND", "was not found in the checkpoint")
+_DAMAGED = (
+    *("DATA_LOSS", "OUT_OF_RANGE", "NOT_FOUND", "FAILED_PRECONDITION", "Error decoding"),
+    "was not found in the checkpoint",
+)
 """What tensorstore says of files that are cut off, changed, or gone, and orbax of folders."""
 _STRANGE = ("tree structures do not match", "is not compatible with the stored shape")
 """What orbax says of a state with other arrays than are asked for."""
@@ -32,9 +36,15 @@ def find_os_error(error: BaseException | None) -> int | None:
     return int(found[1]) if found else None
 
 
-def is_of_damage(error: BaseException) -> bool:
-    """Tells whether an error says that files of a state are cut off, changed, or gone."""
-    return any(sign in str(error) for sign in _DAMAGED)
+def is_of_damage(error: BaseException | None) -> bool:
+    """Tells whether an error, or one that it comes from, says that files of a state are cut off, changed, or gone."""
+    while error is not None:
+        if isinstance(error, json.JSONDecodeError | UnicodeDecodeError | FileNotFoundError):
+            return True
+        if any(sign in str(error) for sign in _DAMAGED):
+            return True
+        error = error.__cause__ or error.__context__
+    return False
 
 
 def is_of_strange_arrays(error: BaseException) -> bool:

@@ -164,7 +164,9 @@ class StateFolder:
             abandoned.keep_quiet()
             try:
                 return self._read(newest, wanted, facts, tell)
-            except (ValueError, KeyError) as error:
+            except LumeshError:
+                raise
+            except Exception as error:  # orbax raises that itself for what tensorstore cannot read
                 abandoned.free(error)
                 if abandoned.is_of_strange_arrays(error):
                     raise LumeshError(
@@ -175,27 +177,28 @@ class StateFolder:
                         ),
                         advice=self._advise(),
                     ) from error
-                if not isinstance(error, json.JSONDecodeError) and not abandoned.is_of_damage(error):
+                if not abandoned.is_of_damage(error):
                     raise
                 if hosts.count() > 1 and not self._is_own:
                     raise LumeshError(
                         say("The state after {count} steps is damaged.", count=newest),
                         advice=say("Remove {folder} to go on from the one before.", folder=self._folder / str(newest)),
                     ) from error
-            self._put_aside(newest)
-            text = say("The state after {count} steps is damaged; the one before is taken.", count=newest)
-            if self._manager.latest_step() is None:
+            if len(self._manager.all_steps()) == 1:  # which stays: put aside, the next run would begin anew unasked
                 raise LumeshError(
                     say("The state after {count} steps is damaged, and there is no other.", count=newest),
                     advice=self._advise(),
                 )
-            tell(text)
+            self._put_aside(newest)
+            tell(say("The state after {count} steps is damaged; the one before is taken.", count=newest))
 
     def _advise(self) -> Message:
         return say("Choose another output folder, or remove {folder}, to begin anew.", folder=self._folder)
 
     def _put_aside(self, step: int) -> None:
-        (self._folder / str(step)).rename(self._folder / f"damaged-{step}")
+        aside = self._folder / f"damaged-{step}"
+        shutil.rmtree(aside, ignore_errors=True)  # of an earlier time
+        (self._folder / str(step)).rename(aside)
         self._manager.reload()
 
     def _read(self, newest: int, wanted: Any, facts: Mapping[str, Any], tell: Callable[[Message], None]) -> Any:

@@ -39,6 +39,7 @@ def check(data: Path, tmp_path: Path, *words: str) -> int:
         (("--full", "--name", "SDXL base"), "would be the model sdxl-base"),
         (("--full", "--name", "!!"), "has neither letters nor digits"),
         (("--full", "--non-ema-revision", "main"), "is of a hub repository"),
+        (("--lora", "--revision", "main"), "revision: is of a hub repository"),
         (("--lora", "--non-ema-revision", "main"), "the weights that it is used with"),
         (("--lora", "--sample", ""), "a prompt is empty"),
         (("--lora", "--sample", "a" * 100_000), "cannot be made"),

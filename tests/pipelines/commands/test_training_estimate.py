@@ -12,10 +12,11 @@ from typer.main import get_command
 
 from pipelines.__main__ import app, main
 from pipelines.commands.known_plans import make_question
-from pipelines.commands.options import DataDirectory
+from pipelines.commands.options import DATA_DIR, DataDirectory
 from pipelines.commands.training_estimate import estimate
 from pipelines.models.catalog import Model, load_catalog
 from pipelines.plan.topologies import SLICES, TOPOLOGIES, find_machine
+from pipelines.runtime.kernels import switches
 from pipelines.training.settings import TrainingSettings
 from tests.pipelines.training.zorb import make
 
@@ -61,11 +62,13 @@ def test_the_command_asks_for_the_same_training(tmp_path: Path) -> None:
     command = ask(tmp_path, **asked, strict=True, buckets={"512x512": 1}).command
     assert command == (
         "python -m pipelines plan --train --model flux2-klein-4b --lora --topology v6e-8 --shape 512x512 --steps 400 "
-        "--batch 8 --rank 8 --optimizer lion --convolutions --mixed-precision no --strict"
+        f"--batch 8 --rank 8 --optimizer lion --convolutions --mixed-precision no --strict --data-dir {tmp_path}"
     )
     plan: Any = get_command(app).commands["plan"]  # pyrefly: ignore[missing-attribute] - a group's
     params = plan.make_context("plan", shlex.split(command)[4:]).params
     assert (params["mixed_precision"], params["strict"], params["rank"]) == ("no", True, 8)
+    assert params["data_dir"] == tmp_path, "else the answer is kept where this check does not look for it"
+    assert "--data-dir" not in ask(DATA_DIR, rank=8).command
 
 
 def test_a_mesh_or_a_repository_of_which_no_plan_is_made_is_said_so(tmp_path: Path) -> None:
@@ -77,6 +80,14 @@ def test_a_mesh_or_a_repository_of_which_no_plan_is_made_is_said_so(tmp_path: Pa
         assert said in line and "plan --train" not in line
         assert found.describe() == {"estimate": None, "plan_command": None}
     assert ask(tmp_path, mesh="dp=8").answer is not None
+
+
+def test_no_plan_is_told_of_steps_without_some_kernels(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(switches._switches, "off", frozenset({"flash", "cudnn"}))
+    found = ask(tmp_path)
+    assert found.answer is None and found.tell() == [
+        "What it takes is not known before: plans are of steps with all kernels, and off are flash"
+    ]
 
 
 def test_a_batch_that_cannot_be_planned_is_said(tmp_path: Path) -> None:

@@ -146,6 +146,9 @@ def test_a_repository_is_added_at_the_commit_that_it_is_at(tmp_path: Path) -> No
         assert done.returncode == 0, done.stderr
         assert not any("safetensors" in name for name in hub.fetched())
         unknown = run("add", "someone/else")
+    offline = start("-c", f"{_OPEN}print(model.repo, model.revision, model.family)")
+    assert offline.stdout.split() == [REPO, COMMIT, "sdxl"], offline.stderr
+    assert "the hub cannot be reached" in run("add", REPO, "--name", "again").stderr
     assert "The hub knows no repository someone/else" in unknown.stderr
     assert (home / "models.toml").read_text("utf-8") == (
         f'[[model]]\nid = "mine"\nlike = "sdxl-base"\nrepo = "{REPO}"\nrevision = "{COMMIT}"\nvariant = "fp16"\n'

@@ -86,6 +86,15 @@ def test_a_lora_learns_on_by_its_name_or_as_a_file_with_its_own_rank_or_more(tmp
     assert hash_lora(None) is None
 
 
+def test_the_alpha_beside_a_lora_that_peft_has_saved_is_a_part_of_it(tmp_path: Path) -> None:
+    lora = inspect_lora(save_pair(tmp_path / "zorb" / "adapter_model.safetensors", rank=4))
+    found = {hash_lora(lora)}
+    for alpha in (4, 8):
+        (tmp_path / "zorb" / "adapter_config.json").write_text(json.dumps({"lora_alpha": alpha}), "utf-8")
+        found.add(hash_lora(lora))
+    assert len(found) == 3
+
+
 def test_what_cannot_learn_on_is_refused(tmp_path: Path) -> None:
     catalog = load_catalog()
     dora = save_pair(tmp_path / "dora.safetensors", rank=4, lora_magnitude_vector=80)

@@ -24,6 +24,7 @@ from pipelines.stages import ignore_progress
 from pipelines.training.checks import check_training
 from pipelines.training.engine.loop import Stop
 from pipelines.training.place import Place
+from pipelines.training.results.state import read_facts
 from pipelines.training.run import Result, train
 from pipelines.training.settings import read_settings
 
@@ -45,12 +46,13 @@ def write_pictures(folder: Path, *, captions: Sequence[str] = COLOURS, side: int
 
 @dataclass(kw_only=True)
 class Short:
-    """Trains the quickest model in folders of its own; `told` is what the last training told."""
+    """Trains the quickest model in folders of its own; `told` is what the last training told, `batch_size` its plan."""
 
     catalog: Catalog
     folder: Path
     cache_dir: Path
     told: list[dict[str, Any]] = field(default_factory=list[dict[str, Any]])
+    batch_size: int = 0
 
     def run(self, output: str, *, stop_at: tuple[str, int] | None = None, **asked: Any) -> Result:
         """Trains in a folder; `stop_at` stops at the event of this kind and number."""
@@ -59,7 +61,7 @@ class Short:
         settings = read_settings(usual | asked)
         model = self.catalog.get(settings.model)
         checked = check_training(settings, model, registry.find_learner(model), name="short")
-        stop = Stop()
+        stop, self.batch_size = Stop(), checked.batch_size
         self.told = [{"event": "note", "text": str(note)} for note in checked.notes]
 
         def hear(event: dict[str, Any]) -> None:
@@ -173,13 +175,23 @@ def test_what_changes_the_meaning_of_a_state_is_refused_by_name(short: Short, as
     assert not short.list("preparing"), "it is refused before anything is encoded"
 
 
-def test_another_models_states_are_refused_and_what_a_kill_left_of_samples_is_removed(
-    short: Short,
-) -> None:
-    left = short.folder / "state" / "state-sampled-x"
-    left.mkdir(parents=True)
+def test_a_training_that_makes_pictures_first_goes_on_with_the_batch_that_its_plan_told(short: Short) -> None:
+    asked: dict[str, Any] = {"prior_prompt": ("a boat",), "global_batch_size": None}
+    short.run("first", **asked, steps=1)
+    short.run("first", **asked, steps=2)
+    assert [event["step"] for event in short.list("resumed")] == [1]
+    facts = read_facts(short.folder / "first" / "state")
+    assert facts is not None and facts["global_batch_size"] == short.batch_size == 2 * len(COLOURS)
+
+
+def test_another_models_states_are_refused_and_what_a_kill_left_is_removed(short: Short) -> None:
+    left = [short.folder / "state" / name for name in ("state-sampled-x", ".unet.part")]
+    for folder in left:
+        folder.mkdir(parents=True)
+    left.append(short.folder / "state" / ".state.0a1b2c3d.part.safetensors")
+    left[-1].write_bytes(b"half")
     short.run("state", steps=1)
-    assert not left.exists()
+    assert not any(one.exists() for one in left)
     (short.folder / "state" / "state").rename(short.folder / "state" / "state_high_noise")
     with pytest.raises(RecipeError, match="another model"):
         short.run("state")

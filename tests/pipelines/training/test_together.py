@@ -13,7 +13,7 @@ from pipelines.runtime.devices.hosts import HostsError
 from pipelines.training.checks import check_training
 from pipelines.training.place import Place
 from pipelines.training.settings import read_settings
-from pipelines.training.together import compare_hosts, find_common_folder
+from pipelines.training.together import compare_hosts, find_common_folder, find_configs_of_all
 from tests.pipelines.training.zorb import make
 
 ASKED: dict[str, Any] = {"model": "demo-sdxl", "lora": True, "steps": 4, "global_batch_size": 8}
@@ -86,6 +86,13 @@ def test_the_same_data_may_lie_elsewhere_on_each_host(
     copies = [make(tmp_path / name, count=2, side=64) for name in ("held", "copy")]
     own, others = ({"data": (str(data),), "validate_with": str(copy)} for copy in copies)
     assert compare(monkeypatch, own, others) == ""
+
+
+def test_configs_that_one_host_lacks_are_looked_at_on_none(other: OtherHost) -> None:
+    model = load_catalog().get("demo-sdxl")
+    assert find_configs_of_all(model) == model.path
+    other.says = lambda _topic, _value: False
+    assert find_configs_of_all(model) is None, "else this host would ask the other one, which goes on without"
 
 
 @pytest.mark.parametrize("is_seen", [True, False])

@@ -127,9 +127,20 @@ def test_the_first_frame_of_a_blink_is_read_at_any_rate(tmp_path: Path) -> None:
     assert len([*read_frames(file, width=64, height=32, fps=1, frames=1)]) == 1
 
 
-@pytest.mark.parametrize("name", ["a.mp4", "a.gif"])
-def test_a_piece_of_a_clip_is_read_from_where_it_begins(tmp_path: Path, name: str) -> None:
-    make(tmp_path / name, *(H264 if name == "a.mp4" else ()))
+@pytest.mark.parametrize(
+    ("name", "options"),
+    [
+        ("a.mp4", H264),
+        ("a.gif", ()),
+        ("a.avi", H264),
+        ("a.mp4", (*H264, "-f", "mpegts")),  # where ffmpeg seeks to frames that it cannot decode
+        ("a.mkv", ("-vf", "select='lt(n,3)+eq(n,11)'", "-fps_mode", "vfr", *H264)),  # its third frame stands for long
+        ("a.mkv", ("-f", "lavfi", "-i", "sine=d=2", "-vf", "setpts=PTS+0.6/TB", *H264)),
+    ],
+    ids=["mp4", "gif", "avi", "stream", "still", "late"],
+)
+def test_a_piece_of_a_clip_is_read_from_where_it_begins(tmp_path: Path, name: str, options: tuple[str, ...]) -> None:
+    make(tmp_path / name, *options)
     (whole,) = read_well(tmp_path, trigger="x", videos=True).examples
     pieces, _ = cut_into_pieces([whole], {5}, fps=FPS)
     cut = cover(64, 32, Bucket(64, 32, 5), fps=FPS)
@@ -158,6 +169,12 @@ def test_of_a_long_video_the_beginning_is_decoded_and_the_rest_counted(tmp_path:
     file = make(tmp_path / "a.mp4", *H264, source="color=c=gray:s=64x32:r=10:d=6")
     size = measure_video(file, most_seconds=2.0)
     assert (size.frames, size.fps) == (60, pytest.approx(10))
+
+
+def test_sound_that_goes_on_behind_a_long_video_is_none_of_its_frames(tmp_path: Path) -> None:
+    silent = make(tmp_path / "silent.mp4", *H264, source="color=c=gray:s=64x32:r=10:d=4")
+    file = make(tmp_path / "a.mp4", "-i", str(silent), "-map", "0:a", "-map", "1:v", "-c:v", "copy", source="sine=d=9")
+    assert measure_video(file, most_seconds=2.0).frames == 40
 
 
 def test_a_picture_of_too_many_pixels_under_a_videos_name_is_refused_before_it_is_decoded(

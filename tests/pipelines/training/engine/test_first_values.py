@@ -49,6 +49,21 @@ def test_each_layer_needs_its_own_rank(tmp_path: Path) -> None:
         check(file, {QKV: 4, OUT: 8}, rank=4)
 
 
+def test_a_file_of_another_size_or_model_is_refused_as_the_setting_that_names_it(tmp_path: Path) -> None:
+    large = tmp_path / "large.safetensors"
+    parts = {"lora_up.weight": (7, 4), "lora_down.weight": (4, 7)}
+    save_file({f"lora_unet_{OUT}.{part}": np.ones(shape, np.float32) for part, shape in parts.items()}, large)
+    settings = TrainingSettings(model=MODEL.id, lora=True)
+    learner, architecture = registry.find_learner(MODEL), registry.find_architecture(MODEL)
+    spell: Any = architecture
+    with pytest.raises(RecipeError, match="start_from: The LoRA large is for a model of another size"):
+        check_first_values(
+            inspect_lora(large), settings, learner, model=MODEL, folder=find_configs(MODEL), spell=spell.spell
+        )
+    with pytest.raises(RecipeError, match="start_from: The LoRA strange changes .* choose one for this model"):
+        check(tmp_path / "strange.safetensors", {"double_blocks_99_img_attn_proj": 4}, rank=4)
+
+
 def test_each_layer_has_to_learn(tmp_path: Path) -> None:
     with pytest.raises(RecipeError, match=r"changes transformer_blocks.0.attn.to_out.0.weight \(1 such weights\)"):
         check(tmp_path / "more.safetensors", {QKV: 4, OUT: 4}, rank=4, targets="to_[qkv]$")

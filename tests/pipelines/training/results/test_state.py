@@ -18,19 +18,32 @@ from pipelines.training.results import abandoned
 from pipelines.training.results.state import StateFolder, find_newest
 
 FACTS = {"model": "tiny"}
+SIZE = 4096  # of noise: small arrays, and those that become small, lie within orbax' lists
 
 
 def save(folder: Path, *steps: int) -> dict[str, Any]:
     """Saves a state after each of the steps, and returns what describes them."""
     states = StateFolder(folder, keep=len(steps))
     for step in steps:
-        states.save(step, {"step": jnp.asarray(step), "w": jnp.full(4, step, jnp.float32)}, FACTS)
+        noise = jax.random.normal(jax.random.key(step), (SIZE,))
+        states.save(step, {"step": jnp.asarray(step), "w": noise}, FACTS)
     states.close()
-    return {"step": jax.ShapeDtypeStruct((), jnp.int32), "w": jax.ShapeDtypeStruct((4,), jnp.float32)}
+    return {"step": jax.ShapeDtypeStruct((), jnp.int32), "w": jax.ShapeDtypeStruct((SIZE,), jnp.float32)}
 
 
 def cut_facts(state: Path) -> None:
     (state / "facts" / "metadata").write_text('{"model":')
+
+
+def find_arrays(state: Path) -> Path:
+    """Returns the file that holds the arrays."""
+    return max((state / "state").rglob("*"), key=lambda file: file.stat().st_size)
+
+
+def change_list(state: Path) -> None:
+    (file,) = (state / "state" / "d").iterdir()
+    content = file.read_bytes()
+    file.write_bytes(content[:150] + b"\xff" * 8 + content[158:])
 
 
 def empty(state: Path) -> None:
@@ -45,6 +58,12 @@ def empty(state: Path) -> None:
         cut_facts,
         lambda state: shutil.rmtree(state / "facts"),
         lambda state: shutil.rmtree(state / "state"),
+        lambda state: (state / "facts" / "metadata").unlink(),
+        lambda state: (state / "facts" / "metadata").write_bytes(b'{"model": "\xff"}'),
+        lambda state: find_arrays(state).unlink(),
+        lambda state: find_arrays(state).write_bytes(b""),  # as after a loss of power
+        lambda state: find_arrays(state).write_bytes(find_arrays(state).read_bytes()[:1000]),
+        change_list,
     ],
 )
 def test_a_state_that_is_only_half_there_is_put_aside_and_the_one_before_is_taken(
@@ -52,6 +71,7 @@ def test_a_state_that_is_only_half_there_is_put_aside_and_the_one_before_is_take
 ) -> None:
     described = save(tmp_path, 2, 5)
     damage(tmp_path / "5")
+    (tmp_path / "damaged-5" / "state").mkdir(parents=True)  # an earlier one
 
     told: list[str] = []
     states = StateFolder(tmp_path, keep=2)
@@ -63,10 +83,21 @@ def test_a_state_that_is_only_half_there_is_put_aside_and_the_one_before_is_take
     assert find_newest(tmp_path) == 2 and (tmp_path / "damaged-5").is_dir()
 
 
+def test_a_damaged_state_that_is_the_only_one_is_told_each_time_until_somebody_removes_it(tmp_path: Path) -> None:
+    described = save(tmp_path, 5)
+    empty(tmp_path / "5")
+    for _ in range(2):
+        states = StateFolder(tmp_path, keep=2)
+        assert states.newest == 5, "else the training would begin anew"
+        with pytest.raises(LumeshError, match="there is no other. Choose another output folder, or remove"):
+            states.load(described, FACTS)
+        states.close()
+
+
 @pytest.mark.parametrize(
     "asked",
     [
-        {"w": jax.ShapeDtypeStruct((4,), jnp.float32)},
+        {"w": jax.ShapeDtypeStruct((SIZE,), jnp.float32)},
         {"step": jax.ShapeDtypeStruct((), jnp.int32), "w": jax.ShapeDtypeStruct((8,), jnp.float32)},
     ],
 )
