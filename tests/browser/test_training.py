@@ -96,6 +96,7 @@ def test_twelve_pictures_become_a_lora_that_is_used(open_page: OpenPage, keep: K
     keep(page, "train-paused-dark")
     card.get_by_role("button", name="Go on").click()
     expect(card).to_have_attribute("data-state", "done", timeout=DONE_MS)
+    expect(card.locator(".lu-training-state")).to_have_text(re.compile(r"^Done · [\d.]+ s since it went on · "))
     expect(card.locator("figcaption").first).to_have_text(re.compile(r"^Loss from [\d.]+ to [\d.]+, step 400 of 400$"))
     expect(card.locator(".lu-training-strip figcaption").first).to_have_text("Step 400")
     check_access(page)
@@ -241,9 +242,14 @@ def test_every_file_that_is_left_out_stays_named_and_texts_are_captions(open_pag
     expect(page.get_by_role("textbox", name="Caption of picture 1")).to_have_value("A zorb under a lamp")
     expect(tiles.nth(0)).to_contain_text("Very small (96 × 72 pixels)")
     expect(tiles.nth(1)).to_contain_text("the first one is used")
+    page.locator("#lu-train-model").select_option("demo-wan")  # learns 128x128
+    expect(tiles.nth(0)).not_to_contain_text("Very small")
+    page.locator("#lu-train-model").select_option("demo-sdxl")  # 256x256
+    expect(tiles.nth(0)).to_contain_text("Very small (96 × 72 pixels)")
     check_access(page)
     keep(page, "train-left-out-dark")
     page.reload()
+    expect(tiles.nth(0)).to_contain_text("Very small (96 × 72 pixels)")
     expect(tiles.nth(1)).to_contain_text("the first one is used")
     drop(page, 1, first=51)
     expect(left).to_be_hidden()

@@ -5,11 +5,11 @@ import { arrowsChoose, el, find, keyed, setText } from "../core/dom.js";
 import { bytes, moneyText, seconds } from "../core/format.js";
 import { recallJson, remember } from "../core/memory.js";
 import { clearOnChange, clearMessage, focusProblem, tellProblems } from "../core/problems.js";
-import { mayTrain, onChange, state } from "../core/store.js";
+import { mayTrain, modelOf, onChange, state } from "../core/store.js";
 import { locale, named, t, together } from "../core/text.js";
 import { toast } from "../core/toasts.js";
 import { loadLoras, nameOf } from "../create/loras.js";
-import { areLacking, countClips, countPictures, countUnsent, forgetPictures, forgiveCaptions, markPictures, mountPictures, readPictures, replacePictures } from "./pictures.js";
+import { areLacking, countClips, countPictures, countUnsent, forgetPictures, forgiveCaptions, markPictures, mountPictures, readPictures, replacePictures, setLearntArea } from "./pictures.js";
 
 const KEY = "lumesh.train";
 const LINES = ["trigger", "name", "sample", "prior"];
@@ -63,7 +63,10 @@ export function mountForm(sent) {
     submit(sent);
   });
   drawForm();
-  onChange(() => state.loras !== drawnLoras && drawForm()); // one was deleted, or trained
+  onChange(() => {
+    if (state.loras !== drawnLoras) drawForm(); // one was deleted, or trained
+    else setLearntArea(areaOf(find("lu-train-model").value)); // its sizes may come later than the choices
+  });
 }
 
 /** Models and LoRAs come and go, and each training makes the next one's time better known. */
@@ -161,6 +164,7 @@ function drawForm() {
   drawnLoras = state.loras;
   const model = drawModels(choices?.models ?? []);
   setText(find("lu-train-model-note"), model ? together(clipText(model), modelText(model)) : "");
+  setLearntArea(areaOf(model?.id));
   const start = drawStart(model);
   for (const name of CHOSEN)
     for (const button of find(`lu-train-${name}`).querySelectorAll("[role=radio]")) {
@@ -190,6 +194,13 @@ function drawModels(models) {
   });
   if (chosen) find("lu-train-model").value = chosen;
   return model;
+}
+
+/** How many pixels it learns of each picture, whatever its proportions: those of its default size; 0 where none is known. */
+function areaOf(id) {
+  const model = modelOf(id);
+  const size = model?.shapes.find(({ shape }) => shape === model.defaults.shape);
+  return size ? size.width * size.height : 0;
 }
 
 /** Fills the choice of a LoRA to learn on from, which is there where there is one; returns what is chosen.
