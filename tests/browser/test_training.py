@@ -444,6 +444,15 @@ def test_it_fits_a_phone(open_page: OpenPage, keep: Keep) -> None:
     page.locator("#lu-train-go").scroll_into_view_if_needed()
     keep(page, "train-phone-form-light")
 
+    page.get_by_role("textbox", name="Trigger word").fill("phone")
+    page.locator("#lu-train-go").click()
+    card = page.locator("#lu-train-cards article").filter(has_text="phone")
+    expect(card.locator("h3")).to_be_focused()
+    header = page.locator(".lu-header").bounding_box()
+    assert card.bounding_box()["y"] >= header["y"] + header["height"]
+    card.get_by_role("button", name="Cancel").click()
+    expect(card).to_have_attribute("data-state", "cancelled")
+
 
 def film() -> list[Any]:
     """A clip of a second, as files are dropped."""
