@@ -123,18 +123,18 @@ def test_what_is_missing_is_said_where_it_is_missing(open_page: OpenPage) -> Non
     expect(page.get_by_role("textbox", name="Caption of picture 1")).to_have_value("A zorb")
 
 
-def test_a_missing_trigger_is_told_once_and_what_is_mended_is_not_told_any_more(open_page: OpenPage) -> None:
+def test_missing_captions_are_told_once_above_them_and_what_is_mended_is_not_told_any_more(open_page: OpenPage) -> None:
     page = open_train(open_page)
     drop(page, 3, first=30)
     page.get_by_role("button", name="Train", exact=True).click()
     trigger, name = page.get_by_role("textbox", name="Trigger word"), page.get_by_role("textbox", name="Name")
     told = page.locator("#lu-train-form [role=alert]:not(:empty)")
     expect(told).to_have_text([re.compile("^3 of them have no caption: "), "Give it a name."])
-    first = page.get_by_role("textbox", name="Caption of picture 1")
-    expect(first).to_be_focused()
-    for field in (first, trigger, name):
+    first, for_all = page.get_by_role("textbox", name="Caption of picture 1"), page.locator("#lu-train-all")
+    expect(for_all).to_be_focused()
+    for field in (first, for_all, name):
         expect(field).to_have_attribute("aria-invalid", "true")
-    expect(trigger).to_have_accessible_description(re.compile("3 of them have no caption"))
+    expect(for_all).to_have_accessible_description(re.compile("3 of them have no caption"))
     trigger.fill("zorb")
     expect(told).to_have_count(0)
     expect(page.locator("#lu-train-form [aria-invalid]")).to_have_count(0)

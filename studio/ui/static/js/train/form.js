@@ -23,7 +23,7 @@ let draft = { trigger: "", name: "", sample: "", prior: "", model: "", start: ""
 let hasNamed = false; // by hand; until then the name follows the trigger
 let isSending = false;
 let drawnLoras; // as the choice of one to go on from has them
-let tellsLacking = false; // the message at the trigger
+let tellsLacking = false; // the message above the captions
 
 /** `sent(id)` is called with each training that was queued. */
 export function mountForm(sent) {
@@ -35,14 +35,17 @@ export function mountForm(sent) {
     clearMessage(form, "pictures");
     if (tellsLacking && !areLacking()) {
       tellsLacking = false;
-      clearMessage(form, "trigger");
+      clearMessage(form, "caption");
     }
     drawForm();
   });
   for (const name of LINES)
     find(`lu-train-${name}`).addEventListener("input", (event) => {
       if (name === "name") hasNamed = event.currentTarget.value !== "";
-      if (name === "trigger") forgiveCaptions();
+      if (name === "trigger") {
+        forgiveCaptions();
+        clearMessage(form, "caption");
+      }
       keep({ [name]: event.currentTarget.value });
     });
   for (const name of ["model", "start"])
@@ -350,9 +353,9 @@ function showProblems(given) {
     fields.prior_prompts ??= t("train.priorWrong", { place: Number(place) + 1, message });
   }
   const lacking = markPictures(fields);
-  tellsLacking = lacking > 0 && !fields.trigger;
+  tellsLacking = lacking > 0;
   if (lacking) {
-    fields.trigger ??= t("train.lacking", { count: lacking });
+    fields.caption = t("train.lacking", { count: lacking }); // in sight with them, on a phone too
     delete fields["..."]; // the rest of them
   }
   const form = find("lu-train-form");
