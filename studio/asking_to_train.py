@@ -216,7 +216,7 @@ def _note_name(asked: AskedTraining, name: str) -> tuple[Message, ...]:
     """Returns what there is to say where the LoRA's name is not the one that was asked for."""
     if name == asked.name.strip():
         return ()
-    return (say("The LoRA will be called {name}: a file's name cannot have all that was asked for.", name=repr(name)),)
+    return (say("The LoRA is called {name}: a file's name cannot have all that was asked for.", name=repr(name)),)
 
 
 def _make_recipes(visit: Visit, asked: AskedTraining, model: Model, problems: dict[str, Message]) -> tuple[Recipe, ...]:

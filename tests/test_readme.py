@@ -92,6 +92,11 @@ def test_every_page_is_linked(page: str) -> None:
     )
 
 
+@pytest.mark.parametrize("page", [page for page in PAGES if page.startswith("studio/docs/")])
+def test_the_readme_leads_to_every_page_on_the_studio(page: str) -> None:
+    assert page in [link.partition("#")[0] for link in find_links(README)]
+
+
 def test_the_readme_shows_the_page_and_three_outputs() -> None:
     assert len(re.findall(r"!\[[^\]]+\]\(([^)]+)\)", README)) >= 4
 

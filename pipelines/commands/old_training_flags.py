@@ -29,8 +29,9 @@ _STATES = (
 _SHOWN = "--report_to names what shows the log"
 _CHIPS = "it is of other chips"
 _AVERAGE = "the average lies on the devices, as the weights do"
-# flag -> what to do in its place, since it says what is learnt
+# flag -> what to do in its place, since it says what is learnt; `--model` is that of the other commands
 _REFUSED = {
+    "model": "stands without a flag: train MODEL --data FOLDER --lora",
     "max_train_samples": "is not known here: name a folder of fewer pictures with --data",
     "dataset_config_name": "is not known here: download that part of the data set, and name its folder with --data",
 }

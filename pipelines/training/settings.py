@@ -205,7 +205,9 @@ def read_toml(file: Path) -> dict[str, Any]:
     """
     try:
         found = tomllib.loads(file.read_text("utf-8"))
-    except (OSError, UnicodeDecodeError, tomllib.TOMLDecodeError) as error:
+    except OSError as error:
+        raise RecipeError({"config": english(f"{file} cannot be read: {error.strerror}")}) from error
+    except (UnicodeDecodeError, tomllib.TOMLDecodeError) as error:
         raise RecipeError({"config": english(f"{file} cannot be read: {error}")}) from error
     own = {flag: name for name, flag in FLAGS.items()}
     fields: dict[str, Any] = {}
@@ -298,7 +300,7 @@ def _find_problems(settings: TrainingSettings) -> dict[str, Message]:
     if not settings.data:
         problems["data"] = say("name a folder of pictures, or a dataset")
     if settings.lora == settings.full:
-        problems["lora"] = say("choose one: a LoRA, or full for all weights")
+        problems["lora"] = say("choose one: --lora for a LoRA, or --full for all weights")
     if settings.steps is not None and settings.epochs is not None:
         problems["epochs"] = say("give steps or epochs, not both")
     if settings.frames is not None and settings.frames % 4 != 1:

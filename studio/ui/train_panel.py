@@ -49,6 +49,7 @@ _PICTURES = f"""
     <div class="lu-share-row"><input class="lu-input" id="lu-train-all" maxlength="2000" autocomplete="off"
       data-text-placeholder="train.allHint">
       <button type="button" class="lu-button" id="lu-train-all-use" data-text="train.allUse"></button></div>
+    <p class="lu-message" role="alert" data-message="caption"></p>
   </div>
   <ul class="lu-train-grid" id="lu-train-pictures" role="list" aria-labelledby="lu-train-pictures-title"></ul>
 </div>

@@ -96,6 +96,7 @@ def test_twelve_pictures_become_a_lora_that_is_used(open_page: OpenPage, keep: K
     keep(page, "train-paused-dark")
     card.get_by_role("button", name="Go on").click()
     expect(card).to_have_attribute("data-state", "done", timeout=DONE_MS)
+    expect(card.locator(".lu-training-state")).to_have_text(re.compile(r"^Done · [\d.]+ s since it went on · "))
     expect(card.locator("figcaption").first).to_have_text(re.compile(r"^Loss from [\d.]+ to [\d.]+, step 400 of 400$"))
     expect(card.locator(".lu-training-strip figcaption").first).to_have_text("Step 400")
     check_access(page)
@@ -135,18 +136,18 @@ def test_a_caption_is_written_on_while_a_file_before_it_turns_out_to_be_none(ope
     expect(page.get_by_role("textbox", name="Caption of picture 1")).to_have_value("A zorb")
 
 
-def test_a_missing_trigger_is_told_once_and_what_is_mended_is_not_told_any_more(open_page: OpenPage) -> None:
+def test_missing_captions_are_told_once_above_them_and_what_is_mended_is_not_told_any_more(open_page: OpenPage) -> None:
     page = open_train(open_page)
     drop(page, 3, first=30)
     page.get_by_role("button", name="Train", exact=True).click()
     trigger, name = page.get_by_role("textbox", name="Trigger word"), page.get_by_role("textbox", name="Name")
     told = page.locator("#lu-train-form [role=alert]:not(:empty)")
     expect(told).to_have_text([re.compile("^3 of them have no caption: "), "Give it a name."])
-    first = page.get_by_role("textbox", name="Caption of picture 1")
-    expect(first).to_be_focused()
-    for field in (first, trigger, name):
+    first, for_all = page.get_by_role("textbox", name="Caption of picture 1"), page.locator("#lu-train-all")
+    expect(for_all).to_be_focused()
+    for field in (first, for_all, name):
         expect(field).to_have_attribute("aria-invalid", "true")
-    expect(trigger).to_have_accessible_description(re.compile("3 of them have no caption"))
+    expect(for_all).to_have_accessible_description(re.compile("3 of them have no caption"))
     trigger.fill("zorb")
     expect(told).to_have_count(0)
     expect(page.locator("#lu-train-form [aria-invalid]")).to_have_count(0)
@@ -254,9 +255,14 @@ def test_every_file_that_is_left_out_stays_named_and_texts_are_captions(open_pag
     expect(page.get_by_role("textbox", name="Caption of picture 1")).to_have_value("A zorb under a lamp")
     expect(tiles.nth(0)).to_contain_text("Very small (96 × 72 pixels)")
     expect(tiles.nth(1)).to_contain_text("the first one is used")
+    page.locator("#lu-train-model").select_option("demo-wan")  # learns 128x128
+    expect(tiles.nth(0)).not_to_contain_text("Very small")
+    page.locator("#lu-train-model").select_option("demo-sdxl")  # 256x256
+    expect(tiles.nth(0)).to_contain_text("Very small (96 × 72 pixels)")
     check_access(page)
     keep(page, "train-left-out-dark")
     page.reload()
+    expect(tiles.nth(0)).to_contain_text("Very small (96 × 72 pixels)")
     expect(tiles.nth(1)).to_contain_text("the first one is used")
     drop(page, 1, first=51)
     expect(left).to_be_hidden()
@@ -450,6 +456,15 @@ def test_it_fits_a_phone(open_page: OpenPage, keep: Keep) -> None:
     keep(page, "train-phone-light")
     page.locator("#lu-train-go").scroll_into_view_if_needed()
     keep(page, "train-phone-form-light")
+
+    page.get_by_role("textbox", name="Trigger word").fill("phone")
+    page.locator("#lu-train-go").click()
+    card = page.locator("#lu-train-cards article").filter(has_text="phone")
+    expect(card.locator("h3")).to_be_focused()
+    header = page.locator(".lu-header").bounding_box()
+    assert card.bounding_box()["y"] >= header["y"] + header["height"]
+    card.get_by_role("button", name="Cancel").click()
+    expect(card).to_have_attribute("data-state", "cancelled")
 
 
 def film() -> list[Any]:

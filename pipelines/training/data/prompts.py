@@ -37,7 +37,9 @@ def _read(named: str | None, model: Model) -> list[str]:
         return found
     try:
         lines = Path(named).read_text("utf-8").splitlines()
-    except (OSError, UnicodeDecodeError) as error:
+    except OSError as error:
+        raise RecipeError({"prior_prompts": english(f"{named} cannot be read: {error.strerror}")}) from error
+    except UnicodeDecodeError as error:
         raise RecipeError({"prior_prompts": english(f"{named} cannot be read: {error}")}) from error
     found = [line.strip() for line in lines if line.strip()]
     if not found:

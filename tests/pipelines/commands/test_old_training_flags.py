@@ -120,6 +120,12 @@ def test_a_flag_that_says_what_is_learnt_is_not_passed_over(flag: str) -> None:
         translate(["sdxl-base", f"--{flag}=3"])
 
 
+@pytest.mark.parametrize("words", [["--model", "demo-sdxl"], ["--model=demo-sdxl"]])
+def test_a_model_named_as_other_commands_name_it_is_told_how_this_one_does(words: list[str]) -> None:
+    with pytest.raises(RecipeError, match="train MODEL --data FOLDER"):
+        translate([*words, "--data", "d", "--lora"])
+
+
 def test_empty_prompts_are_the_dropout_of_captions() -> None:
     assert translate(["--proportion_empty_prompts", "0.2"]).arguments == ["--caption-dropout", "0.2"]
 

@@ -78,6 +78,17 @@ def test_a_file_that_cannot_be_meant_is_told(tmp_path: Path, text: str) -> None:
         read_settings(ASKED, file)
 
 
+def test_a_file_that_is_not_there_is_told_in_words(tmp_path: Path) -> None:
+    with pytest.raises(RecipeError) as told:
+        read_settings(ASKED, tmp_path / "corgi.toml")
+    assert str(told.value.fields["config"]) == f"{tmp_path / 'corgi.toml'} cannot be read: No such file or directory"
+
+
+def test_neither_a_lora_nor_all_weights_is_told_with_both_flags() -> None:
+    problem = find_problems(lora=None)["lora"]
+    assert "--lora" in problem and "--full" in problem
+
+
 def test_a_fault_in_a_file_has_the_commands_name(tmp_path: Path) -> None:
     file = tmp_path / "corgi.toml"
     file.write_text("validate = true", "utf-8")

@@ -35,5 +35,5 @@ def test_a_file_that_cannot_be_used_is_told(tmp_path: Path) -> None:
     (tmp_path / "empty.txt").touch()
     with pytest.raises(RecipeError, match="no prompts"):
         read(prior_prompts=str(tmp_path / "empty.txt"))
-    with pytest.raises(RecipeError, match=r"missing\.txt"):
+    with pytest.raises(RecipeError, match=r"missing\.txt cannot be read: No such file or directory$"):
         read(prior_prompts=str(tmp_path / "missing.txt"))

@@ -880,4 +880,4 @@ def test_a_name_that_no_file_can_have_is_changed_and_told(client: TestClient, up
     changed, kept = send("a/b"), send(" odd one")
     assert (changed["name"], kept["name"]) == ("a_b", "odd one")
     notes = [look(client, training["id"])["job"]["notes"] for training in (changed, kept)]
-    assert notes == [["The LoRA will be called 'a_b': a file's name cannot have all that was asked for."], []]
+    assert notes == [["The LoRA is called 'a_b': a file's name cannot have all that was asked for."], []]

@@ -2,7 +2,7 @@
 
 import { axisText } from "../core/axes.js";
 import { el, find, icon, setText } from "../core/dom.js";
-import { costText, hasPrice, schedulerName, seconds, shapeName, swapParts } from "../core/format.js";
+import { costText, hasPrice, schedulerName, seconds, shapeName, swapParts, tookText } from "../core/format.js";
 import { fractionOf, phaseText, progressLine, waitingLine } from "../core/progress.js";
 import { PAUSED, isFocused, modelOf, placeOf, show, state } from "../core/store.js";
 import { t } from "../core/text.js";
@@ -136,7 +136,6 @@ const factsOfSheet = ({ grid, recipe, seed }) =>
 function factsOf(job, output, isOne) {
   if (job.sheet) return factsOfSheet(job.sheet);
   const { recipe, timings } = job;
-  const took = timings?.total_s ?? job.finished_at - job.started_at;
   const guidance = [recipe.guidance_scale, recipe.guidance_scale_2].filter((scale) => scale !== null);
   const facts = [
     ...notesOf(job), // what of the prompt was not followed comes first
@@ -146,7 +145,7 @@ function factsOf(job, output, isOne) {
     isOne
       ? t("bar.seed", { seed: String(output.seed) })
       : t(output.kind === "video" ? "bar.seedsFromVideo" : "bar.seedsFrom", { count: job.outputs.length, seed: String(job.outputs[0].seed) }),
-    seconds(took),
+    tookText(job) || seconds(job.finished_at - job.started_at),
     ...(hasPrice(job) ? [costText(costOf(job, isOne ? recipe.batch_size : 1))] : []),
     t("bar.guidance", { scale: guidance.join(t("bar.then")) }),
     ...(recipe.images.length ? [t("bar.inputs", { count: recipe.images.length })] : []),

@@ -129,6 +129,13 @@ export const milliseconds = (value) =>
 
 export const chipSeconds = (value) => number(value, { maximumFractionDigits: value < 10 ? 2 : value < 100 ? 1 : 0 });
 
+/** How long a job took, "" where that is not known. Of a training that went on it is its last part that was measured. */
+export function tookText({ kind, attempt, timings }) {
+  if (!timings?.total_s) return "";
+  const time = seconds(timings.total_s);
+  return kind === "train" && attempt > 1 ? t("time.sinceItWentOn", { time }) : time;
+}
+
 /** Chip-seconds mean something to people where a chip has a price (--chip-price). */
 export const hasPrice = ({ cost_usd }) => typeof cost_usd === "number";
 

@@ -3,7 +3,7 @@
 
 import { at } from "../core/api.js";
 import { el, find, focused, icon, keyed, setIcon, setText } from "../core/dom.js";
-import { ago, costText, framesIn, hasPrice, seconds, wholeSeconds } from "../core/format.js";
+import { ago, costText, framesIn, hasPrice, tookText, wholeSeconds } from "../core/format.js";
 import { mountMenu } from "../core/menu.js";
 import { fractionOf, secondsLeft, shortLine, withError } from "../core/progress.js";
 import {
@@ -236,8 +236,7 @@ function factsOf(job) {
   const when = ago(job.finished_at ?? job.created_at, Date.now() / 1000);
   if (job.state !== "done") return [t(`state.${job.state}`), when];
   if (job.sheet) return [t("grid.title"), when];
-  const took = job.timings?.total_s;
-  return [imagesOf(job, job.outputs.length), took ? seconds(took) : "", when];
+  return [imagesOf(job, job.outputs.length), tookText(job), when];
 }
 
 const imagesOf = ({ recipe }, count) =>

@@ -3,7 +3,7 @@
 
 import { at } from "../core/api.js";
 import { el, icon, keyed, setIcon, setStyles, setText } from "../core/dom.js";
-import { ago, costText, hasPrice, seconds } from "../core/format.js";
+import { ago, costText, hasPrice, tookText } from "../core/format.js";
 import { fractionOf, pausingText, progressLine, waitingLine } from "../core/progress.js";
 import { isFinal, makesVideo, modelOf, placeOf } from "../core/store.js";
 import { t, together } from "../core/text.js";
@@ -55,12 +55,11 @@ function factsOf(training) {
 function stateText(training, job) {
   const when = job.finished_at ? ago(job.finished_at, Date.now() / 1000) : "";
   const cost = hasPrice(job) ? costText(job) : "";
-  const took = job.timings?.total_s ? seconds(job.timings.total_s) : "";
   const saved = training.saved_step ? t("train.saved", { step: training.saved_step, steps: job.steps }) : "";
   if (job.state === "running") return training.pause_requested ? pausingText(job) : progressLine(job);
   if (job.state === "queued") return [waitingLine(job, placeOf(job)), saved].filter(Boolean).join(" · ");
   const notes = saidList(job, "notes");
-  if (job.state === "done") return [t("state.done"), took, cost, when, ...notes].filter(Boolean).join(" · ");
+  if (job.state === "done") return [t("state.done"), tookText(job), cost, when, ...notes].filter(Boolean).join(" · ");
   const why = job.error ? together(said(job.error, "detail"), said(job.error, "advice")) : "";
   return [t(`state.${job.state}`), saved, when, why, ...notes].filter(Boolean).join(" · ");
 }

@@ -5,11 +5,11 @@ import { arrowsChoose, el, find, keyed, setText } from "../core/dom.js";
 import { bytes, moneyText, seconds } from "../core/format.js";
 import { recallJson, remember } from "../core/memory.js";
 import { clearOnChange, clearMessage, focusProblem, tellProblems } from "../core/problems.js";
-import { mayTrain, onChange, state } from "../core/store.js";
+import { mayTrain, modelOf, onChange, state } from "../core/store.js";
 import { locale, named, t, together } from "../core/text.js";
 import { toast } from "../core/toasts.js";
 import { loadLoras, nameOf } from "../create/loras.js";
-import { areLacking, countClips, countPictures, countUnsent, forgetPictures, forgiveCaptions, markPictures, mountPictures, readPictures, replacePictures } from "./pictures.js";
+import { areLacking, countClips, countPictures, countUnsent, forgetPictures, forgiveCaptions, markPictures, mountPictures, readPictures, replacePictures, setLearntArea } from "./pictures.js";
 
 const KEY = "lumesh.train";
 const LINES = ["trigger", "name", "sample", "prior"];
@@ -23,7 +23,7 @@ let draft = { trigger: "", name: "", sample: "", prior: "", model: "", start: ""
 let hasNamed = false; // by hand; until then the name follows the trigger
 let isSending = false;
 let drawnLoras; // as the choice of one to go on from has them
-let tellsLacking = false; // the message at the trigger
+let tellsLacking = false; // the message above the captions
 
 /** `sent(id)` is called with each training that was queued. */
 export function mountForm(sent) {
@@ -35,14 +35,17 @@ export function mountForm(sent) {
     clearMessage(form, "pictures");
     if (tellsLacking && !areLacking()) {
       tellsLacking = false;
-      clearMessage(form, "trigger");
+      clearMessage(form, "caption");
     }
     drawForm();
   });
   for (const name of LINES)
     find(`lu-train-${name}`).addEventListener("input", (event) => {
       if (name === "name") hasNamed = event.currentTarget.value !== "";
-      if (name === "trigger") forgiveCaptions();
+      if (name === "trigger") {
+        forgiveCaptions();
+        clearMessage(form, "caption");
+      }
       keep({ [name]: event.currentTarget.value });
     });
   for (const name of ["model", "start"])
@@ -63,7 +66,10 @@ export function mountForm(sent) {
     submit(sent);
   });
   drawForm();
-  onChange(() => state.loras !== drawnLoras && drawForm()); // one was deleted, or trained
+  onChange(() => {
+    if (state.loras !== drawnLoras) drawForm(); // one was deleted, or trained
+    else setLearntArea(areaOf(find("lu-train-model").value)); // its sizes may come later than the choices
+  });
 }
 
 /** Models and LoRAs come and go, and each training makes the next one's time better known. */
@@ -161,6 +167,7 @@ function drawForm() {
   drawnLoras = state.loras;
   const model = drawModels(choices?.models ?? []);
   setText(find("lu-train-model-note"), model ? together(clipText(model), modelText(model)) : "");
+  setLearntArea(areaOf(model?.id));
   const start = drawStart(model);
   for (const name of CHOSEN)
     for (const button of find(`lu-train-${name}`).querySelectorAll("[role=radio]")) {
@@ -190,6 +197,13 @@ function drawModels(models) {
   });
   if (chosen) find("lu-train-model").value = chosen;
   return model;
+}
+
+/** How many pixels it learns of each picture, whatever its proportions: those of its default size; 0 where none is known. */
+function areaOf(id) {
+  const model = modelOf(id);
+  const size = model?.shapes.find(({ shape }) => shape === model.defaults.shape);
+  return size ? size.width * size.height : 0;
 }
 
 /** Fills the choice of a LoRA to learn on from, which is there where there is one; returns what is chosen.
@@ -339,9 +353,9 @@ function showProblems(given) {
     fields.prior_prompts ??= t("train.priorWrong", { place: Number(place) + 1, message });
   }
   const lacking = markPictures(fields);
-  tellsLacking = lacking > 0 && !fields.trigger;
+  tellsLacking = lacking > 0;
   if (lacking) {
-    fields.trigger ??= t("train.lacking", { count: lacking });
+    fields.caption = t("train.lacking", { count: lacking }); // in sight with them, on a phone too
     delete fields["..."]; // the rest of them
   }
   const form = find("lu-train-form");

@@ -17,20 +17,22 @@ const KEY = "lumesh.train.pictures";
 const MAX = 500;
 const MAX_CLIP_BYTES = 300e6; // the server's limit, as MAX is
 const CLIP = /\.(mp4|m4v|mov|webm|mkv|avi|mpe?g|wmv|3gp|mts|m2ts|ts|ogv|flv)$/i; // of some a browser does not know the type
-const SMALL_PX = 256; // half of what the smallest model but the demos learns from: more than doubled, edges blur
+const MOST_ENLARGED = 2; // more than doubled, edges blur
 
 /**
  * `id` is null until its file has come, which `sent` resolves to; `problem` is what the server says of it, "" where its
- * caption is missing as others are, which is told once.
+ * caption is missing as others are, which is told once. `size` is null where it is not known: of outputs.
  * @typedef {{
  *   key: number, id: string | null, thumb: string, caption: string, note: string, percent: number, file: File | null,
  *   name: string, isVideo: boolean, isSending: boolean, hasFailed: string, isGone: boolean, problem: string | null,
+ *   size: { width: number, height: number } | null,
  *   sent: Promise<boolean> | true,
  * }} Picture
  * @type {Picture[]}
  */
 let pictures = [];
 let count = 0;
+let learntArea = 0; // in pixels, of the model that is to learn; 0: not known
 let turn = Promise.resolve(); // one file after the other: the server decodes one at a time
 let tell = () => undefined;
 let leftOut = { clear: () => undefined, add: (_name, _why) => undefined };
@@ -50,13 +52,23 @@ export function mountPictures(change) {
   find("lu-train-all").addEventListener("keydown", (event) => {
     if (event.key === "Enter" && !event.ctrlKey && !event.metaKey) captionAll();
   });
-  for (const { id, caption, note = "", isVideo = false } of recallJson(KEY, []))
-    pictures.push({ ...ofId(id, caption, isVideo), note });
+  for (const { id, caption, note = "", isVideo = false, size = null } of recallJson(KEY, []))
+    pictures.push({ ...ofId(id, caption, isVideo), note, size });
   drawPictures();
 }
 
 /** [{id, caption}] as the server takes them. */
 export const readPictures = () => pictures.filter(({ id }) => id).map(({ id, caption }) => ({ id, caption }));
+
+/** Tells how many pixels the model that is to learn sees of a picture: which pictures are too small for it. */
+export function setLearntArea(area) {
+  if (area === learntArea) return;
+  learntArea = area;
+  drawPictures();
+}
+
+/** Whether it is enlarged so much that it is blurred. */
+const isSmall = ({ size }) => size !== null && size.width * size.height * MOST_ENLARGED ** 2 < learntArea;
 
 export const countPictures = () => pictures.length;
 
@@ -185,7 +197,7 @@ export function forgetPictures(asked) {
 function ofId(id, caption, isVideo) {
   count += 1;
   const sent = /** @type {true} */ (true);
-  const state = { percent: 100, file: null, name: "", isSending: false, hasFailed: "", isGone: false, problem: null, sent };
+  const state = { percent: 100, file: null, name: "", isSending: false, hasFailed: "", isGone: false, problem: null, size: null, sent };
   return { key: count, id, thumb: id ? at(inputThumbPath(id)) : "", caption, note: "", isVideo, ...state };
 }
 
@@ -243,10 +255,9 @@ const mayPass = ({ status }) => status === undefined || status === 0 || status =
 
 function arrive(picture, upload) {
   const { width, height } = upload;
-  const isSmall = Math.min(width, height) < SMALL_PX;
-  const note = together(...saidList(upload, "notes"), isSmall ? t("train.small", { width, height }) : "");
+  const note = together(...saidList(upload, "notes"));
   if (picture.thumb) URL.revokeObjectURL(picture.thumb);
-  Object.assign(picture, { id: upload.id, thumb: at(upload.thumb_url), percent: 100, note, file: null, isSending: false });
+  Object.assign(picture, { id: upload.id, thumb: at(upload.thumb_url), percent: 100, note, size: { width, height }, file: null, isSending: false });
   const same = pictures.find((other) => other !== picture && other.id === upload.id);
   if (same && pictures.includes(picture)) {
     pictures = pictures.filter((other) => other !== picture);
@@ -257,7 +268,7 @@ function arrive(picture, upload) {
 
 function keep() {
   const come = pictures.filter(({ id }) => id);
-  remember(KEY, JSON.stringify(come.map(({ id, caption, note, isVideo }) => ({ id, caption, note, isVideo }))));
+  remember(KEY, JSON.stringify(come.map(({ id, caption, note, isVideo, size }) => ({ id, caption, note, isVideo, size }))));
 }
 
 function changed() {
@@ -320,7 +331,7 @@ function drawPictures() {
   find("lu-train").dataset.empty = String(!total);
   keyed(
     find("lu-train-pictures"),
-    pictures.map((picture, place) => ({ picture, place })),
+    pictures.map((picture, place) => ({ picture, place, small: isSmall(picture) ? t("train.small", picture.size) : "" })),
     { key: ({ picture }) => picture.key, create: ({ picture }) => createTile(picture, { write, remove, again, lose }), update: updateTile },
   );
 }

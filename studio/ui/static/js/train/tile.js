@@ -6,7 +6,7 @@ import { at, inputPath } from "../core/api.js";
 import { el, icon, setIcon, setText } from "../core/dom.js";
 import { percent, sentence } from "../core/format.js";
 import { markControl } from "../core/problems.js";
-import { t } from "../core/text.js";
+import { t, together } from "../core/text.js";
 
 export const MAX_CAPTION = 2000;
 
@@ -33,7 +33,8 @@ export function createTile(picture, { write, remove, again, lose }) {
   );
 }
 
-export function updateTile(tile, { picture, place }) {
+/** `small` says that it is too small for the model, "" where it is not. */
+export function updateTile(tile, { picture, place, small }) {
   const image = tile.querySelector("img");
   if (picture.thumb && image.getAttribute("src") !== picture.thumb) image.src = picture.thumb;
   setText(tile.querySelector(".lu-input-state"), stateOf(picture));
@@ -53,7 +54,7 @@ export function updateTile(tile, { picture, place }) {
   tile.classList.toggle("lu-wrong", isWrong);
   setText(message, sentence(picture.problem || picture.hasFailed));
   markControl(area, message, isWrong);
-  setText(tile.querySelector(".lu-model-note"), picture.note);
+  setText(tile.querySelector(".lu-model-note"), together(picture.note, small));
 }
 
 /** Silently, for ever, over its still; once more, and it is still again. */
