@@ -16,6 +16,7 @@ from torch.nn import functional
 
 from pipelines.families.flux2.tokens import order_tables
 from pipelines.runtime.bridge.environment import call_jax, find_attention_axes
+from pipelines.runtime.kernels.attention_axes import AttentionAxes
 from pipelines.runtime.kernels.head_norm import norm_heads, takes_kernel
 from pipelines.runtime.kernels.heads import merge_heads, split_heads
 from pipelines.runtime.kernels.rotary import rotate_pairs
@@ -39,9 +40,10 @@ class JointAttention:
         text = [layer(encoder_hidden_states) for layer in (attn.add_q_proj, attn.add_k_proj, attn.add_v_proj)]
         picture = [layer(hidden_states) for layer in (attn.to_q, attn.to_k, attn.to_v)]
         text_length = encoder_hidden_states.shape[1]
-        if image_rotary_emb is not None and takes_kernel(find_attention_axes(), attn.head_dim):
+        axes = find_attention_axes()
+        if image_rotary_emb is not None and takes_kernel(axes, attn.head_dim):
             norms = ((attn.norm_added_q, attn.norm_added_k), (attn.norm_q, attn.norm_k))
-            out = _attend_learning((text, picture), norms, image_rotary_emb)
+            out = _attend_learning((text, picture), norms, image_rotary_emb, axes)
             return attn.to_out[0](out[:, text_length:]), attn.to_add_out(out[:, :text_length])
         text, picture = ([_split_heads(x, attn.head_dim) for x in own] for own in (text, picture))
         query = torch.cat([attn.norm_added_q(text[0]), attn.norm_q(picture[0])], dim=1)
@@ -71,7 +73,7 @@ class ParallelAttention:
         gates_widths = [gates_width // 2] * 2 if learns else [gates_width]
         query, key, value, *gates = _split(projected, [own_width] * 3 + gates_widths)
         if image_rotary_emb is not None and takes_kernel(axes, attn.head_dim):
-            out = _attend_learning(((query, key, value),), ((attn.norm_q, attn.norm_k),), image_rotary_emb)
+            out = _attend_learning(((query, key, value),), ((attn.norm_q, attn.norm_k),), image_rotary_emb, axes)
         else:
             query, key, value = (_split_heads(x, attn.head_dim) for x in (query, key, value))
             tables = image_rotary_emb and order_tables(*image_rotary_emb)
@@ -96,13 +98,13 @@ def _split(x: torch.Tensor, sizes: list[int]) -> list[torch.Tensor]:
 
 
 def _attend_learning(
-    streams: Sequence[Sequence[torch.Tensor]], norms: Sequence[tuple[Any, Any]], tables: Tables
+    streams: Sequence[Sequence[torch.Tensor]], norms: Sequence[tuple[Any, Any]], tables: Tables, axes: AttentionAxes
 ) -> torch.Tensor:
     """Attends as `_attend` does, where queries and keys are normed by a kernel (runtime/kernels/head_norm.py).
 
     Each stream has tokens of its own, queries, keys and values (B, L, H * D), and two norms.
     """
-    axes, found, start = find_attention_axes(), [], 0
+    found, start = [], 0
     for (query, key, value), own_norms in zip(streams, norms, strict=True):
         stop = start + query.shape[1]
         own = [table[..., start:stop, :] for table in tables]

@@ -16,7 +16,7 @@ Means are over a head, as in FLUX.2, or over all of them, as in Wan.
 """
 
 import functools
-from typing import Any
+from typing import Any, TypeGuard
 
 import jax
 import jax.numpy as jnp
@@ -39,7 +39,7 @@ _MOST_HEADS = 8  # whose norms are their own
 _FORWARDS, _BACKWARDS = 6, 14  # operations a number, on the vector unit
 
 
-def takes_kernel(axes: AttentionAxes | None, width: int) -> bool:
+def takes_kernel(axes: AttentionAxes | None, width: int) -> TypeGuard[AttentionAxes]:
     """Tells whether heads of this width are normed by the kernel: where a gradient is wanted on TPU."""
     return axes is not None and axes.learns and axes.takes_kernels and width == LANES and is_on("head_norm")
 
@@ -80,8 +80,9 @@ def _norm(eps: float, interpret: bool) -> Any:  # noqa: FBT001
     def norm(*arrays: jax.Array) -> jax.Array:
         return _run(*arrays, **options)
 
-    def differentiate(kept: tuple[jax.Array, ...], gradient: jax.Array) -> tuple[jax.Array | None, ...]:
-        return (*_run_back(*kept, gradient, **options), None, None)
+    def differentiate(kept: Any, gradient: jax.Array) -> tuple[jax.Array | None, ...]:
+        x_BLC, weight_HD, cos, sin = kept
+        return (*_run_back(x_BLC, weight_HD, cos, sin, gradient, **options), None, None)
 
     norm.defvjp(lambda *arrays: (norm(*arrays), arrays), differentiate)
     return norm
@@ -170,13 +171,14 @@ def _describe(x: jax.Array, table: jax.Array, *, arrays: int, operations: int) -
 def _kernel(x_ref: Any, cos_ref: Any, sin_ref: Any, weights_ref: Any, out_ref: Any, *, eps: float) -> None:
     heads, count = out_ref.shape[0], weights_ref.shape[1]
     read = lambda head: x_ref[:, _find_part(head)]  # noqa: E731
-    whole = _find_scale([read(head) for head in range(heads)], eps) if count > 1 else None
+    weigh = lambda ref, at, head: ref[...] * weights_ref[at, head : head + 1, :]  # noqa: E731
+    of_all = _find_scale([read(head) for head in range(heads)], eps) if count > 1 else None
+    cos, sin = weigh(cos_ref, 0, 0), weigh(sin_ref, 1, 0)
     for head in range(heads):
         x = read(head)
-        if head < count:
-            cos = cos_ref[...] * weights_ref[0, head : head + 1, :]
-            sin = sin_ref[...] * weights_ref[1, head : head + 1, :]
-        scale = _find_scale([x], eps) if whole is None else whole
+        if 0 < head < count:
+            cos, sin = weigh(cos_ref, 0, head), weigh(sin_ref, 1, head)
+        scale = _find_scale([x], eps) if of_all is None else of_all
         turned = x.astype(jnp.float32) * cos + _exchange(x) * sin
         out_ref[head] = (turned * scale).astype(out_ref.dtype)
 
@@ -250,7 +252,7 @@ def _find_part(head: int) -> slice:
 
 def _find_scale(parts: list[jax.Array], eps: float) -> jax.Array:
     """Returns r, (tokens, 1), of features that come in parts."""
-    total = sum(jnp.square(part.astype(jnp.float32)) for part in parts)
+    total = functools.reduce(jnp.add, (jnp.square(part.astype(jnp.float32)) for part in parts))
     return jax.lax.rsqrt(total.sum(axis=1, keepdims=True) * (1 / (len(parts) * LANES)) + eps)
 
 
