@@ -27,6 +27,7 @@ from pipelines.runtime.kernels.convolution import PictureAxes, convolve_split
 from pipelines.runtime.kernels.convolution_gradient import convolve_learning
 from pipelines.runtime.kernels.flash import find_vmem_bytes, flash_attention
 from pipelines.runtime.kernels.gelu import gelu
+from pipelines.runtime.kernels.head_norm import norm_heads
 from pipelines.runtime.kernels.heads import merge_heads, split_heads
 from pipelines.runtime.kernels.rotary import rotate_pairs
 from pipelines.runtime.kernels.ulysses import NormAndRotary, gather_features, gather_tokens
@@ -155,6 +156,29 @@ def _check_ulysses(place: Place) -> tuple[Arrays, Arrays]:
     heads = jit(lambda x: split_heads(x, 2, axes=axes))(x)
     found = [turned, jit(back)(whole), heads, jit(functools.partial(merge_heads, axes=axes))(heads)]
     return found, [_turn_exactly(x, turn), whole, x.reshape(heads.shape), x]
+
+
+def _check_head_norm(place: Place) -> tuple[Arrays, Arrays]:
+    """Two heads of 128 features with norm and angles, and the gradients; their tokens fill no tile."""
+    axes = AttentionAxes(mesh=Mesh(np.asarray(place.devices[:1]), ("all",)), learns=True, interprets=place.interprets)
+    turn, x, counted = _draw_turn(300, heads=1, width=128), draw(1, 1, 300, 256), draw(2, 1, 300, 2, 128)
+
+    def exactly(x: Any, weight: Any) -> Any:
+        heads = x.astype(_FP32).reshape(1, 300, 2, 128)
+        return rotate_pairs(heads * operators.find_gain(heads, 1e-6) * weight, turn.cos, turn.sin)
+
+    def by_kernel(x: Any, weight: Any) -> Any:
+        return norm_heads(x, weight, turn.cos, turn.sin, eps=1e-6, axes=axes)
+
+    def run(norm: Callable[..., Any]) -> Arrays:
+        def total(*arrays: Any) -> Any:
+            out = norm(*arrays).astype(_FP32)
+            return (out * counted.astype(_FP32)).sum(), out
+
+        (_, out), gradients = jit(jax.value_and_grad(total, argnums=(0, 1), has_aux=True))(x, turn.weight)
+        return [out, *gradients]
+
+    return run(by_kernel), run(exactly)
 
 
 def _check_attention(place: Place) -> tuple[Arrays, Arrays]:
@@ -309,6 +333,7 @@ CHECKS = (
     Check(name="convolution", compute=_check_convolution, most=MOST_OF_BF16, off=("conv3x3",)),
     Check(name="flash", compute=_check_flash, most=MOST_OF_BF16, off=("flash",)),
     Check(name="ulysses", compute=_check_ulysses, most=MOST_OF_BF16, off=("ulysses",)),
+    Check(name="head_norm", compute=_check_head_norm, most=MOST_OF_BF16, off=("head_norm",)),
     Check(name="attention", compute=_check_attention, most=MOST_OF_BF16, off=("flash", "ulysses")),
     Check(name="flash_gradient", compute=_check_flash_gradient, most=MOST_OF_BF16, off=("flash_gradient",)),
     Check(

@@ -6,6 +6,7 @@ projections' output, since a device may have only some of the heads.
 """
 
 import functools
+from collections.abc import Sequence
 from dataclasses import dataclass
 from typing import Any
 
@@ -15,6 +16,8 @@ from torch.nn import functional
 
 from pipelines.families.flux2.tokens import order_tables
 from pipelines.runtime.bridge.environment import call_jax, find_attention_axes
+from pipelines.runtime.kernels.attention_axes import AttentionAxes
+from pipelines.runtime.kernels.head_norm import norm_heads, takes_kernel
 from pipelines.runtime.kernels.heads import merge_heads, split_heads
 from pipelines.runtime.kernels.rotary import rotate_pairs
 
@@ -36,11 +39,16 @@ class JointAttention:
         assert attention_mask is None, "FLUX.2 attends to everything"
         text = [layer(encoder_hidden_states) for layer in (attn.add_q_proj, attn.add_k_proj, attn.add_v_proj)]
         picture = [layer(hidden_states) for layer in (attn.to_q, attn.to_k, attn.to_v)]
+        text_length = encoder_hidden_states.shape[1]
+        axes = find_attention_axes()
+        if image_rotary_emb is not None and takes_kernel(axes, attn.head_dim):
+            norms = ((attn.norm_added_q, attn.norm_added_k), (attn.norm_q, attn.norm_k))
+            out = _attend_learning((text, picture), norms, image_rotary_emb, axes)
+            return attn.to_out[0](out[:, text_length:]), attn.to_add_out(out[:, :text_length])
         text, picture = ([_split_heads(x, attn.head_dim) for x in own] for own in (text, picture))
         query = torch.cat([attn.norm_added_q(text[0]), attn.norm_q(picture[0])], dim=1)
         key = torch.cat([attn.norm_added_k(text[1]), attn.norm_k(picture[1])], dim=1)
         out = _attend(query, key, torch.cat([text[2], picture[2]], dim=1), image_rotary_emb)
-        text_length = encoder_hidden_states.shape[1]
         return attn.to_out[0](out[:, text_length:]), attn.to_add_out(out[:, :text_length])
 
 
@@ -64,9 +72,12 @@ class ParallelAttention:
         learns = axes is not None and axes.learns
         gates_widths = [gates_width // 2] * 2 if learns else [gates_width]
         query, key, value, *gates = _split(projected, [own_width] * 3 + gates_widths)
-        query, key, value = (_split_heads(x, attn.head_dim) for x in (query, key, value))
-        tables = image_rotary_emb and order_tables(*image_rotary_emb)
-        out = _attend(attn.norm_q(query), attn.norm_k(key), value, tables)
+        if image_rotary_emb is not None and takes_kernel(axes, attn.head_dim):
+            out = _attend_learning(((query, key, value),), ((attn.norm_q, attn.norm_k),), image_rotary_emb, axes)
+        else:
+            query, key, value = (_split_heads(x, attn.head_dim) for x in (query, key, value))
+            tables = image_rotary_emb and order_tables(*image_rotary_emb)
+            out = _attend(attn.norm_q(query), attn.norm_k(key), value, tables)
         # What mlp_act_fn does, without its slices: their gradients would be padded and added.
         gated = attn.mlp_act_fn.gate_fn(gates[0]) * gates[1] if learns else attn.mlp_act_fn(gates[0])
         return attn.to_out(torch.cat([out, gated], dim=-1))
@@ -84,6 +95,27 @@ def _split(x: torch.Tensor, sizes: list[int]) -> list[torch.Tensor]:
     """Splits features so that their gradients are put side by side, and not each padded and added to the others."""
     split: Any = lambda x: jax.lax.split(x, sizes, axis=x.ndim - 1)  # noqa: E731
     return call_jax(split, x)
+
+
+def _attend_learning(
+    streams: Sequence[Sequence[torch.Tensor]], norms: Sequence[tuple[Any, Any]], tables: Tables, axes: AttentionAxes
+) -> torch.Tensor:
+    """Attends as `_attend` does, where queries and keys are normed by a kernel (runtime/kernels/head_norm.py).
+
+    Each stream has tokens of its own, queries, keys and values (B, L, H * D), and two norms.
+    """
+    found, start = [], 0
+    for (query, key, value), own_norms in zip(streams, norms, strict=True):
+        stop = start + query.shape[1]
+        own = [table[..., start:stop, :] for table in tables]
+        normed = [
+            call_jax(functools.partial(norm_heads, eps=norm.eps, axes=axes), x, norm.weight, *own)
+            for x, norm in zip((query, key), own_norms, strict=True)
+        ]
+        found.append([*normed, _split_heads(value, norms[0][0].weight.shape[0])])
+        start = stop
+    query, key, value = (torch.cat(own, dim=1) if len(own) > 1 else own[0] for own in zip(*found, strict=True))
+    return _attend(query, key, value, None)
 
 
 def _attend(query: torch.Tensor, key: torch.Tensor, value: torch.Tensor, tables: Tables | None) -> torch.Tensor:

@@ -19,6 +19,7 @@ from pipelines.runtime.kernels.attention_axes import AttentionAxes
 from pipelines.runtime.kernels.attention_gradient import attend_with_gradient
 from pipelines.runtime.kernels.blocks import attend_in_blocks
 from pipelines.runtime.kernels.flash import MASKED, center_keys, find_vmem_bytes, flash_attention, has_room
+from pipelines.runtime.kernels.head_norm import norm_heads, takes_kernel
 from pipelines.runtime.kernels.heads import merge_heads, split_heads
 from pipelines.runtime.kernels.operators import find_gain, scale
 from pipelines.runtime.kernels.rotary import rotate_pairs
@@ -155,10 +156,12 @@ def attend_rotated(  # noqa: PLR0917 - arrays of a traced module come by positio
         )
     if axes is not None and axes.learns:
         split = functools.partial(split_heads, heads=heads, axes=axes)
-        query, key = (
-            rotate_pairs(split(scale(x, turn.gain, turn.weight)), cos, sin)
-            for x, turn in zip((query_BLC, key_BLC), turns, strict=True)
-        )
+        normed = zip((query_BLC, key_BLC), turns, strict=True)
+        if takes_kernel(axes, width):
+            norm = functools.partial(norm_heads, cos=cos, sin=sin, eps=eps, axes=axes)
+            query, key = (norm(x, turn.weight) for x, turn in normed)
+        else:
+            query, key = (rotate_pairs(split(scale(x, turn.gain, turn.weight)), cos, sin) for x, turn in normed)
         own = (query, key[:, :key_length], split(value_BLC)[:, :key_length])
         return _attend_split((x.swapaxes(1, 2) for x in own), window=window, axes=axes)
     query, key = (turn.apply(x) for x, turn in zip((query_BLC, key_BLC), turns, strict=True))

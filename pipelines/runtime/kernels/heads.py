@@ -3,7 +3,8 @@
 From (tokens, features) attention_gradient.py makes (heads, tokens, features of a head). Left to itself XLA turns the
 array round twice on the way, there and back and once more for the gradient, each time through memory: by the TPU
 compiler a sixth of a step of Wan 1.3B. The kernels of ulysses.py do it in one pass, and each is the other's gradient.
-What comes between, norms and rotary embeddings, sees (batch, tokens, heads, features) and stays where the heads lie.
+What comes between sees (batch, tokens, heads, features) and stays where the heads lie. Queries and keys that are normed
+and turned are taken apart by head_norm.py on the way.
 """
 
 import functools

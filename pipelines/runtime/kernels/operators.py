@@ -32,7 +32,7 @@ def _group_norm(
 ) -> jax.Array:
     batch, channels, *spatial = input.shape
     x = input.reshape(batch, num_groups, -1).astype(jnp.float32)
-    mean, variance = _find_moments(x, -1)
+    mean, variance = find_moments(x, -1)
     scale = jax.lax.rsqrt(variance + eps)
     per_channel = (1, channels, *(1 for _ in spatial))
     # Folding scale and shift into one multiply-add per channel leaves a single pass over the large tensor.
@@ -62,7 +62,7 @@ def _layer_norm(
     input: jax.Array, weight: jax.Array | None, bias: jax.Array | None, *, axes: tuple[int, ...], eps: float
 ) -> jax.Array:
     x = input.astype(jnp.float32)
-    mean, variance = _find_moments(x, axes)
+    mean, variance = find_moments(x, axes)
     x = (x - mean) * jax.lax.rsqrt(variance + eps)
     if weight is not None:
         x = x * weight.astype(jnp.float32)
@@ -98,16 +98,19 @@ def _add_keeping(out: jax.Array, bias_O: jax.Array, _on_matrix_units: bool) -> t
 
 
 def _sum_bias(on_matrix_units: bool, bias_O: jax.Array, gradient: jax.Array) -> tuple[jax.Array, jax.Array]:  # noqa: FBT001
+    return gradient, sum_rows(gradient, on_matrix_units=on_matrix_units).astype(bias_O.dtype)
+
+
+def sum_rows(gradient: jax.Array, *, on_matrix_units: bool) -> jax.Array:
+    """Sums all rows (..., O) in fp32, as `add_bias` says."""
     rows = tuple(range(gradient.ndim - 1))
     if on_matrix_units and gradient.dtype == jnp.bfloat16 and gradient.shape[-2] >= _FEWEST_ROWS:
         # The barrier hides that it is a sum, and eight rows of ones that it is a product with a vector.
         ones = jax.lax.optimization_barrier(jnp.ones((_ALIKE, *gradient.shape[:-1]), gradient.dtype))
         contracted = tuple(row + 1 for row in rows), rows
-        by_bias = jax.lax.dot_general(ones, gradient, (contracted, ((), ())), preferred_element_type=jnp.float32)[0]
-    else:
-        # Without the barrier XLA would make a sum in bf16 of both.
-        by_bias = jax.lax.optimization_barrier(gradient.astype(jnp.float32).sum(rows))
-    return gradient, by_bias.astype(bias_O.dtype)
+        return jax.lax.dot_general(ones, gradient, (contracted, ((), ())), preferred_element_type=jnp.float32)[0]
+    # Without the barrier XLA would make a sum in bf16 of it and of whatever it is cast to.
+    return jax.lax.optimization_barrier(gradient.astype(jnp.float32).sum(rows))
 
 
 add_bias.defvjp(_add_keeping, _sum_bias)
@@ -123,7 +126,7 @@ def scale(x_BLC: jax.Array, gain_BL1: jax.Array, weight_C: jax.Array) -> jax.Arr
     return (x_BLC.astype(jnp.float32) * gain_BL1 * weight_C.astype(jnp.float32)).astype(x_BLC.dtype)
 
 
-def _find_moments(x: jax.Array, axes: int | tuple[int, ...]) -> tuple[jax.Array, jax.Array]:
+def find_moments(x: jax.Array, axes: int | tuple[int, ...]) -> tuple[jax.Array, jax.Array]:
     """Mean and variance in one pass, which is also one sum over devices and not two.
 
     Features spread about as wide as they lie off zero, so little cancels.

@@ -27,6 +27,7 @@ INSTEAD = {
     "flash": say("attention by XLA, in blocks of queries"),
     "flash_gradient": say("attention and its gradient by XLA"),
     "ulysses": say("XLA's own transpositions"),
+    "head_norm": say("norms and rotary embeddings by XLA"),
     "conv3x3": say("XLA's convolutions"),
     "upsample": say("XLA's repeats of rows and columns"),
     "cudnn": say("attention by XLA"),

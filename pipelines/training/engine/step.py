@@ -27,6 +27,7 @@ from pipelines.runtime.devices.sharding import STACK
 from pipelines.runtime.kernels.attention_axes import AttentionAxes
 from pipelines.runtime.kernels.attention_gradient import KEPT
 from pipelines.runtime.kernels.convolution import PictureAxes
+from pipelines.runtime.kernels.layer_norm import MOMENTS
 from pipelines.runtime.programs.compiled import Program, Programs
 from pipelines.training.data.rows import TWIN
 from pipelines.training.engine import linear
@@ -40,16 +41,17 @@ Weights = dict[str, jax.Array]
 
 POLICIES: Mapping[str, RematPolicy | None] = {
     "none": None,
-    "layers": jax.checkpoint_policies.save_only_these_names(PRODUCT, WIDE_PRODUCT, KEPT),
-    "narrow": jax.checkpoint_policies.save_only_these_names(PRODUCT, KEPT),
-    "attention": jax.checkpoint_policies.save_only_these_names(KEPT),
+    "layers": jax.checkpoint_policies.save_only_these_names(PRODUCT, WIDE_PRODUCT, KEPT, MOMENTS),
+    "narrow": jax.checkpoint_policies.save_only_these_names(PRODUCT, KEPT, MOMENTS),
+    "attention": jax.checkpoint_policies.save_only_these_names(KEPT, MOMENTS),
     "full": jax.checkpoint_policies.nothing_saveable,
 }
 """What is kept of a layer for its gradient, from all to nothing but what it began with.
 
-`layers` keeps the products of linear layers and convolutions and what attention gave: all else is cheap to compute
-again, and costs less time than it takes to write and read, so this is mostly faster than keeping all. `narrow` leaves
-out products with more features than what they were made of, such as a feed-forward's first.
+`layers` keeps the products of linear layers and convolutions, what attention gave, and the moments of layer norms, two
+numbers a token: all else is cheap to compute again, and costs less time than it takes to write and read, so this is
+mostly faster than keeping all. `narrow` leaves out products with more features than what they were made of, such as a
+feed-forward's first.
 """
 
 MOST_EARLY_BYTES = 2**30
