@@ -25,7 +25,7 @@ from pipelines.runtime.kernels.conv3x3 import BLOCKED_NDIM, FLAT_NDIM, unflatten
 from pipelines.runtime.kernels.convolution import PictureAxes, convolve_split, double_split
 from pipelines.runtime.kernels.convolution_gradient import convolve_learning, double_learning, has_kernel
 from pipelines.runtime.kernels.gelu import gelu
-from pipelines.runtime.kernels.layer_norm import norm_learning
+from pipelines.runtime.kernels.norms import norm_groups, norm_layer
 from pipelines.runtime.kernels.switches import is_on
 
 _attention_axes: contextvars.ContextVar[AttentionAxes | None] = contextvars.ContextVar("attention_axes", default=None)
@@ -195,7 +195,20 @@ def _layer_norm(
     if axes is None or not axes.learns:
         return operators.layer_norm(input, normalized_shape, weight, bias, eps)
     on_matrix_units = axes.mesh.devices.flat[0].platform == "tpu"
-    return norm_learning(input, weight, bias, axes=len(normalized_shape), eps=eps, on_matrix_units=on_matrix_units)
+    return norm_layer(input, weight, bias, axes=len(normalized_shape), eps=eps, on_matrix_units=on_matrix_units)
+
+
+def _group_norm(
+    input: jax.Array,
+    num_groups: int,
+    weight: jax.Array | None = None,
+    bias: jax.Array | None = None,
+    eps: float = 1e-5,
+) -> jax.Array:
+    axes = _picture_axes.get()
+    if axes is None or not axes.learns:
+        return operators.group_norm(input, num_groups, weight, bias, eps)
+    return norm_groups(input, weight, bias, groups=num_groups, eps=eps)
 
 
 def _gelu(input: jax.Array, *, approximate: str = "none") -> jax.Array:
@@ -207,7 +220,7 @@ def _gelu(input: jax.Array, *, approximate: str = "none") -> jax.Array:
 _OVERRIDES: dict[Any, Callable[..., Any]] = {
     torch.nn.functional.linear: _linear,
     torch.nn.functional.scaled_dot_product_attention: _scaled_dot_product_attention,
-    torch.nn.functional.group_norm: operators.group_norm,
+    torch.nn.functional.group_norm: _group_norm,
     torch.nn.functional.layer_norm: _layer_norm,
     torch.nn.functional.conv2d: _convolve,
     torch.conv2d: _convolve,

@@ -27,7 +27,7 @@ from pipelines.runtime.devices.sharding import STACK
 from pipelines.runtime.kernels.attention_axes import AttentionAxes
 from pipelines.runtime.kernels.attention_gradient import KEPT
 from pipelines.runtime.kernels.convolution import PictureAxes
-from pipelines.runtime.kernels.layer_norm import MOMENTS
+from pipelines.runtime.kernels.norms import MOMENTS
 from pipelines.runtime.programs.compiled import Program, Programs
 from pipelines.training.data.rows import TWIN
 from pipelines.training.engine import linear
@@ -48,10 +48,10 @@ POLICIES: Mapping[str, RematPolicy | None] = {
 }
 """What is kept of a layer for its gradient, from all to nothing but what it began with.
 
-`layers` keeps the products of linear layers and convolutions, what attention gave, and the moments of layer norms, two
-numbers a token: all else is cheap to compute again, and costs less time than it takes to write and read, so this is
-mostly faster than keeping all. `narrow` leaves out products with more features than what they were made of, such as a
-feed-forward's first.
+`layers` keeps the products of linear layers and convolutions, what attention gave, and the moments of norms, two
+numbers a token or group: all else is cheap to compute again, and costs less time than it takes to write and read, so
+this is mostly faster than keeping all. `narrow` leaves out products with more features than what they were made of,
+such as a feed-forward's first.
 """
 
 MOST_EARLY_BYTES = 2**30

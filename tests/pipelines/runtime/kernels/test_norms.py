@@ -1,6 +1,8 @@
-"""A training's layer norm is the one of inference, and so are its gradients; what it found is not computed again."""
+"""A training's norms are torch's, and so are their gradients; what they found is not computed again."""
 
 import functools
+from collections.abc import Callable
+from typing import Any
 
 import jax
 import jax.numpy as jnp
@@ -8,24 +10,24 @@ import numpy as np
 import pytest
 import torch
 
-from pipelines.runtime.kernels.layer_norm import MOMENTS, norm_learning
+from pipelines.runtime.kernels.norms import MOMENTS, norm_groups, norm_layer
 
+Norm = Callable[..., Any]
 EPS = 1e-2  # large, so that its place counts
 
 
-@pytest.mark.parametrize(("axes", "has_weight"), [(1, True), (1, False), (2, True)])
-def test_values_and_gradients_are_torch_s(axes: int, *, has_weight: bool) -> None:
+def compare(shape: tuple[int, ...], own_shape: tuple[int, ...] | None, ours: Norm, torchs: Norm) -> None:
+    """Compares values and gradients of a norm of (input, weight, bias)."""
     draw = np.random.default_rng(0)
-    x, counted = draw.standard_normal((2, 3, 200, 24)).astype(np.float32) * 2 + 0.5
-    own = [draw.standard_normal(x.shape[-axes:]).astype(np.float32) for _ in range(2)] if has_weight else []
+    x, counted = draw.standard_normal((2, *shape)).astype(np.float32) * 2 + 0.5
+    own = [draw.standard_normal(own_shape).astype(np.float32) for _ in range(2)] if own_shape else []
 
     wanted = [torch.tensor(one, requires_grad=True) for one in (x, *own)]
-    out = torch.nn.functional.layer_norm(wanted[0], x.shape[-axes:], *wanted[1:], eps=EPS)
+    out = torchs(wanted[0], *(wanted[1:] or (None, None)))
     (out * torch.tensor(counted)).sum().backward()
 
     def total(*arrays: jax.Array) -> tuple[jax.Array, jax.Array]:
-        weight, bias = arrays[1:] or (None, None)
-        found = norm_learning(arrays[0], weight, bias, axes=axes, eps=EPS, on_matrix_units=False)
+        found = ours(arrays[0], *(arrays[1:] or (None, None)))
         return (found * counted).sum(), found
 
     gradients, found = jax.grad(total, argnums=tuple(range(1 + len(own))), has_aux=True)(x, *own)
@@ -34,12 +36,27 @@ def test_values_and_gradients_are_torch_s(axes: int, *, has_weight: bool) -> Non
         np.testing.assert_allclose(gradient, one.grad, rtol=1e-5, atol=1e-4)
 
 
+@pytest.mark.parametrize(("axes", "has_weight"), [(1, True), (1, False), (2, True)])
+def test_a_layer_norm_is_torch_s_and_so_are_its_gradients(axes: int, *, has_weight: bool) -> None:
+    shape = (3, 200, 24)
+    ours = functools.partial(norm_layer, axes=axes, eps=EPS, on_matrix_units=False)
+    torchs = lambda x, *own: torch.nn.functional.layer_norm(x, shape[-axes:], *own, eps=EPS)  # noqa: E731
+    compare(shape, shape[-axes:] if has_weight else None, ours, torchs)
+
+
+@pytest.mark.parametrize(("shape", "has_weight"), [((3, 24, 10, 12), True), ((2, 24, 30), False)])
+def test_a_group_norm_is_torch_s_and_so_are_its_gradients(shape: tuple[int, ...], *, has_weight: bool) -> None:
+    ours = functools.partial(norm_groups, groups=8, eps=EPS)
+    torchs = lambda x, *own: torch.nn.functional.group_norm(x, 8, *own, eps=EPS)  # noqa: E731
+    compare(shape, (24,) if has_weight else None, ours, torchs)
+
+
 def test_a_bias_is_summed_up_as_a_product_where_there_are_matrix_units() -> None:
     x = jnp.asarray(np.random.default_rng(0).standard_normal((2, 300, 16)), jnp.bfloat16)
     weight, bias = jnp.ones(16, jnp.bfloat16), jnp.zeros(16, jnp.bfloat16)
 
     def differentiate(*, on_matrix_units: bool) -> jax.Array:
-        norm = functools.partial(norm_learning, axes=1, eps=EPS, on_matrix_units=on_matrix_units)
+        norm = functools.partial(norm_layer, axes=1, eps=EPS, on_matrix_units=on_matrix_units)
         return jax.grad(lambda bias: (norm(x, weight, bias).astype(jnp.float32) * x).sum())(bias)
 
     by_product = differentiate(on_matrix_units=True)
@@ -49,7 +66,7 @@ def test_a_bias_is_summed_up_as_a_product_where_there_are_matrix_units() -> None
 
 def test_a_layer_that_is_computed_again_has_its_moments_kept() -> None:
     def layer(x: jax.Array) -> jax.Array:
-        return jnp.tanh(norm_learning(x, None, None, axes=1, eps=EPS, on_matrix_units=False))
+        return jnp.tanh(norm_layer(x, None, None, axes=1, eps=EPS, on_matrix_units=False))
 
     def count_roots(policy: object) -> int:
         loss = lambda x: jax.checkpoint(layer, policy=policy)(x).sum()  # noqa: E731
