@@ -23,7 +23,13 @@ from pipelines.runtime.kernels.attention import attend
 from pipelines.runtime.kernels.attention_axes import AttentionAxes
 from pipelines.runtime.kernels.conv3x3 import BLOCKED_NDIM, FLAT_NDIM, unflatten_taps
 from pipelines.runtime.kernels.convolution import PictureAxes, convolve_split, double_split
-from pipelines.runtime.kernels.convolution_gradient import convolve_learning, double_learning, has_kernel
+from pipelines.runtime.kernels.convolution_gradient import (
+    convolve_learning,
+    double_learning,
+    has_kernel,
+    is_of_single_pixels,
+    mix_channels,
+)
 from pipelines.runtime.kernels.gelu import gelu
 from pipelines.runtime.kernels.norms import norm_groups, norm_layer
 from pipelines.runtime.kernels.switches import is_on
@@ -164,9 +170,13 @@ def _convolve(  # noqa: PLR0917 - PyTorch's own signature
         assert axes is not None and bias is not None, "block_convolutions is for calls that tell of pictures"
         return convolve_split(input[:, :, None], weight, bias, axes=axes)[:, :, 0]
     how: Any = {"stride": stride, "padding": padding, "dilation": dilation, "groups": groups}
-    if axes is not None and axes.learns and axes.takes_kernels and has_kernel(input.shape, weight.shape, **how):
-        bias = jnp.zeros(len(weight), weight.dtype) if bias is None else bias
-        return convolve_learning(input, weight, bias, axes, max(stride) if isinstance(stride, tuple | list) else stride)
+    if axes is not None and axes.learns and axes.takes_kernels:
+        if has_kernel(input.shape, weight.shape, **how):
+            bias = jnp.zeros(len(weight), weight.dtype) if bias is None else bias
+            stride = max(stride) if isinstance(stride, tuple | list) else stride
+            return convolve_learning(input, weight, bias, axes, stride)
+        if is_of_single_pixels(weight.shape, **how):
+            return mix_channels(input, weight, bias)
     return operators.convolve(input, weight, bias, **how)
 
 

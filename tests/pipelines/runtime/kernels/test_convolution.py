@@ -14,7 +14,13 @@ from pipelines.runtime.devices.mesh import build_mesh
 from pipelines.runtime.kernels import operators
 from pipelines.runtime.kernels.conv3x3 import block_taps
 from pipelines.runtime.kernels.convolution import PictureAxes, convolve_split, double_split
-from pipelines.runtime.kernels.convolution_gradient import convolve_learning, double_learning, has_kernel
+from pipelines.runtime.kernels.convolution_gradient import (
+    convolve_learning,
+    double_learning,
+    has_kernel,
+    is_of_single_pixels,
+    mix_channels,
+)
 
 BATCH, INPUTS, OUTPUTS, FRAMES = 2, 6, 10, 2
 SPLITS = {
@@ -120,6 +126,36 @@ def test_gradients_are_those_of_xlas_own(split: str, stride: int) -> None:
     by_xla = run(functools.partial(operators.convolve, padding=1, stride=stride))
     for found, expected in zip(by_kernel(*arrays), by_xla(*arrays), strict=True):
         np.testing.assert_allclose(found, expected, atol=1e-4)
+
+
+@pytest.mark.parametrize("has_bias", [True, False])
+def test_single_pixels_are_mixed_as_by_a_convolution(*, has_bias: bool) -> None:
+    x, weight = draw(BATCH, INPUTS, 8, 16, seed=0), draw(OUTPUTS, INPUTS, 1, 1, seed=1, scale=0.1)
+    arrays = (x, weight, draw(OUTPUTS, seed=2)) if has_bias else (x, weight)
+    counted = draw(BATCH, OUTPUTS, 8, 16, seed=4)
+
+    def run(convolve: Callable[..., jax.Array]) -> Any:
+        total = lambda *arrays: (convolve(*arrays, *(() if has_bias else (None,))) * counted).sum()  # noqa: E731
+        return jax.jit(jax.value_and_grad(total, tuple(range(len(arrays)))))(*arrays)
+
+    for found, expected in zip(*map(jax.tree.leaves, (run(mix_channels), run(operators.convolve))), strict=True):
+        np.testing.assert_allclose(found, expected, rtol=1e-5, atol=1e-4)
+
+
+@pytest.mark.parametrize(
+    ("shape", "how", "is_taken"),
+    [
+        ((8, 4, 1, 1), {}, True),
+        ((8, 4, 1, 1), {"padding": "valid"}, False),
+        ((8, 4, 1, 1), {"padding": (0, 1)}, False),
+        ((8, 4, 1, 1), {"stride": (2, 2)}, False),
+        ((8, 4, 1, 1), {"groups": 2}, False),
+        ((8, 4, 1, 3), {}, False),
+        ((8, 4, 1, 1, 1), {}, False),
+    ],
+)
+def test_only_plain_ones_are_mixed(shape: tuple[int, ...], how: Any, *, is_taken: bool) -> None:
+    assert is_of_single_pixels(shape, **{"stride": 1, "padding": (0, 0), "groups": 1} | how) == is_taken
 
 
 def test_what_a_doubled_picture_gives_back_is_added_up() -> None:
