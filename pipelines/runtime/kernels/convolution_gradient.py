@@ -46,10 +46,9 @@ def mix_channels(x_BCHW: jax.Array, weight_OI11: jax.Array, bias_O: jax.Array | 
 
     XLA's own convolutions take a TPU up to twenty times as long as such a product (plan/TRIED.md).
     """
-    batch, channels, *sides = x_BCHW.shape
-    pixels_BCP = x_BCHW.astype(weight_OI11.dtype).reshape(batch, channels, -1)
-    mixed = jnp.einsum("oi,bip->bop", weight_OI11[:, :, 0, 0], pixels_BCP).reshape(batch, -1, *sides)
-    return mixed if bias_O is None else mixed + bias_O[:, None, None]
+    pixels_BHWC = jnp.moveaxis(x_BCHW.astype(weight_OI11.dtype), 1, -1)  # as conv3x3.py leaves them
+    mixed = jnp.einsum("bhwi,oi->bhwo", pixels_BHWC, weight_OI11[:, :, 0, 0])
+    return jnp.moveaxis(mixed if bias_O is None else mixed + bias_O, -1, 1)
 
 
 def _is_all(value: Any, one: int) -> bool:
