@@ -112,10 +112,10 @@ def _copy(file: Path, to: Path) -> None:
 
 
 def _note_cut(seconds: float) -> tuple[Message, ...]:
-    """Returns that a clip is cut; `seconds` are what was measured of one that does not say how long it is."""
-    kept, measured_s = f"{KEPT_S:g}", KEPT_S + MEASURED_MORE_S
-    if seconds < measured_s - 0.1:
+    """Returns that a clip is cut; `seconds` are what was measured of one whose length is not known."""
+    kept = f"{KEPT_S:g}"
+    if seconds < KEPT_S + 0.5:
         return ()
-    if seconds < measured_s + 0.5:
+    if seconds < KEPT_S + MEASURED_MORE_S + 0.5:
         return (say("Its first {kept} s are kept.", kept=kept),)
     return (say("Of its {seconds} s the first {kept} are kept.", seconds=f"{seconds:.0f}", kept=kept),)

@@ -89,15 +89,20 @@ def test_what_no_training_learns_is_not_kept_which_is_told(
     assert (size.width, size.height, size.frames) == (64, 42, 20)
 
 
+@pytest.mark.parametrize(
+    ("seconds", "notes"),
+    [(6.0, ["Of its 6 s the first 2 are kept."]), (2.8, ["Its first 2 s are kept."]), (2.2, [])],
+)
 def test_a_clip_that_does_not_say_its_length_is_told_to_be_cut(
-    client: TestClient, monkeypatch: pytest.MonkeyPatch
+    client: TestClient, monkeypatch: pytest.MonkeyPatch, seconds: float, notes: list[str]
 ) -> None:
     """As browsers record them."""
     monkeypatch.setattr(uploaded_clips, "KEPT_S", 2.0)
-    card, live = ("-f", "lavfi", "-i", "testsrc2=s=96x64:r=10:d=6"), ("-c:v", "libvpx", "-live", "1", "-f", "webm", "-")
+    card = ("-f", "lavfi", "-i", f"testsrc2=s=96x64:r=10:d={seconds}")
+    live = ("-c:v", "libvpx", "-live", "1", "-f", "webm", "-")
     command = [imageio_ffmpeg.get_ffmpeg_exe(), "-v", "error", *card, *live]
     content = subprocess.run(command, check=True, capture_output=True).stdout
-    assert bring(client, content).json()["notes"] == ["Its first 2 s are kept."]
+    assert bring(client, content).json()["notes"] == notes
 
 
 @pytest.mark.parametrize("content", [b"", b"hello", b"ffconcat version 1.0\nfile /etc/hostname\n"])
