@@ -61,6 +61,8 @@ class Learner(Protocol):
     compact_vmem_bytes: int | None
     """A limit of it that keeps the step's code short, or None."""
     gathers_adapters: bool
+    sums_apart: bool
+    """Whether what goes back into a layer norm is summed up apart from the product that made it (kernels/norms.py)."""
     """Whether a LoRA's weights are gathered before its layers run, and not layer by layer (plan/TRIED.md)."""
 
     def list_denoisers(self, folder: Path, scheduler_config: Mapping[str, Any]) -> tuple[Denoiser, ...]:
@@ -163,6 +165,7 @@ class FlowLearner:
     vmem_share = 0.0
     compact_vmem_bytes: int | None = None
     gathers_adapters = False
+    sums_apart = False
 
     def list_denoisers(self, folder: Path, scheduler_config: Mapping[str, Any]) -> tuple[Denoiser, ...]:  # noqa: ARG002
         """See `Learner`."""

@@ -40,6 +40,7 @@ class UNetLearner:
     vmem_share = 0.0
     compact_vmem_bytes = 12 * 2**20
     gathers_adapters = True
+    sums_apart = True
 
     def list_denoisers(self, folder: Path, scheduler_config: Mapping[str, Any]) -> tuple[Denoiser, ...]:  # noqa: ARG002
         return (Denoiser(component="unet"),)

@@ -205,7 +205,8 @@ def _layer_norm(
     if axes is None or not axes.learns:
         return operators.layer_norm(input, normalized_shape, weight, bias, eps)
     on_matrix_units = axes.mesh.devices.flat[0].platform == "tpu"
-    return norm_layer(input, weight, bias, axes=len(normalized_shape), eps=eps, on_matrix_units=on_matrix_units)
+    how: Any = {"on_matrix_units": on_matrix_units, "sums_apart": on_matrix_units and axes.sums_apart}
+    return norm_layer(input, weight, bias, axes=len(normalized_shape), eps=eps, **how)
 
 
 def _group_norm(

@@ -15,8 +15,9 @@ class AttentionAxes:
     `entered` are axes whose `shard_map` the caller is in already. Without `trades_heads`, devices that split tokens
     gather keys and values instead: two collectives, not four, for short sequences whose collectives mostly wait.
     With `interprets` the kernels for TPU run on any devices, slowly. With `learns` a gradient is wanted, and only
-    `rows` are split. The last three are a model's own: whether keys are centred, whether the kernel for TPU looks if
-    the logits of a self-attention are small, and how far a token of one sees (attend_rotated alone asks for that).
+    `rows` are split; with `sums_apart` what goes back into a layer norm is summed up apart from the product that made
+    it (norms.py). The last three are a model's own: whether keys are centred, whether the kernel for TPU looks if the
+    logits of a self-attention are small, and how far a token of one sees (attend_rotated alone asks for that).
     """
 
     mesh: Mesh
@@ -27,6 +28,7 @@ class AttentionAxes:
     trades_heads: bool = True
     interprets: bool = False
     learns: bool = False
+    sums_apart: bool = False
     smooths_keys: bool = False
     bounds_logits: bool = False
     window: int | None = None

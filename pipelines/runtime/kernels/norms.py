@@ -25,12 +25,14 @@ def norm_layer(
     axes: int,
     eps: float,
     on_matrix_units: bool,
+    sums_apart: bool = False,
 ) -> jax.Array:
     """Does what operators.layer_norm does, over the last `axes` axes; gradients of weight and bias are summed in fp32.
 
-    `on_matrix_units` sums as `add_bias` does.
+    `on_matrix_units` sums as `add_bias` does. With `sums_apart` XLA cannot sum up what goes back within the product
+    that makes it, which takes a TPU v5p twice as long then where it is one of a wide feed-forward (plan/TRIED.md).
     """
-    norm: Any = _build_layer(axes, eps, on_matrix_units)
+    norm: Any = _build_layer(axes, eps, on_matrix_units, sums_apart)
     return norm(input, weight, bias)
 
 
@@ -43,7 +45,7 @@ def norm_groups(
 
 
 @functools.cache
-def _build_layer(axes: int, eps: float, on_matrix_units: bool) -> Any:  # noqa: FBT001
+def _build_layer(axes: int, eps: float, on_matrix_units: bool, sums_apart: bool) -> Any:  # noqa: FBT001
     over = tuple(range(-axes, 0))
 
     @jax.custom_vjp
@@ -62,9 +64,7 @@ def _build_layer(axes: int, eps: float, on_matrix_units: bool) -> Any:  # noqa: 
 
     def run_back(kept: Any, gradient: jax.Array) -> tuple[jax.Array | None, ...]:
         input, weight, bias, mean, scale = kept
-        if bias is not None and on_matrix_units and gradient.dtype == jnp.bfloat16:
-            # It is read for the bias's sum anyway. Else XLA would sum up rows and columns within the product that makes
-            # it, which takes a TPU v5p twice as long then.
+        if bias is not None and sums_apart:
             gradient = jax.lax.optimization_barrier(gradient)
         normed = (input.astype(jnp.float32) - mean) * scale
         of_normed = own = gradient.astype(jnp.float32)

@@ -308,7 +308,7 @@ def prepare_call(plan: StepPlan, weights: Weights, **options: Any) -> Callable[.
     return functools.partial(
         plan.module.call,
         _gather(weights, plan),
-        attention=AttentionAxes(mesh=plan.mesh, rows="dp", learns=True),
+        attention=AttentionAxes(mesh=plan.mesh, rows="dp", learns=True, sums_apart=plan.learner.sums_apart),
         pictures=PictureAxes(mesh=plan.mesh, spec=PartitionSpec("dp"), learns=True),
         running_layer=LayerPlacement(mesh=plan.mesh, rules=((r"", PartitionSpec()),)),
         **options,
