@@ -64,6 +64,15 @@ def test_a_bias_is_summed_up_as_a_product_where_there_are_matrix_units() -> None
     np.testing.assert_allclose(by_product.astype(jnp.float32), x.astype(jnp.float32).sum((0, 1)), rtol=1e-2)
 
 
+@pytest.mark.parametrize("sums_apart", [True, False])
+def test_sums_of_a_gradient_are_kept_apart_where_they_shall_be(*, sums_apart: bool) -> None:
+    norm = functools.partial(norm_layer, axes=1, eps=EPS, on_matrix_units=False, sums_apart=sums_apart)
+    x, own = jnp.ones((2, 8)), jnp.ones(8)
+    differentiate = jax.grad(lambda x, own: norm(x, own, own).sum(), (0, 1))
+    barriers = str(jax.make_jaxpr(differentiate)(x, own)).count("optimization_barrier")
+    assert barriers == 1 + sums_apart  # one is the bias's sum's own
+
+
 def test_a_layer_that_is_computed_again_has_its_moments_kept() -> None:
     def layer(x: jax.Array) -> jax.Array:
         return jnp.tanh(norm_layer(x, None, None, axes=1, eps=EPS, on_matrix_units=False))
