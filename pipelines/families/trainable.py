@@ -61,9 +61,9 @@ class Learner(Protocol):
     compact_vmem_bytes: int | None
     """A limit of it that keeps the step's code short, or None."""
     gathers_adapters: bool
+    """Whether a LoRA's weights are gathered before its layers run, and not layer by layer (plan/TRIED.md)."""
     sums_apart: bool
     """Whether what goes back into a layer norm is summed up apart from the product that made it (kernels/norms.py)."""
-    """Whether a LoRA's weights are gathered before its layers run, and not layer by layer (plan/TRIED.md)."""
 
     def list_denoisers(self, folder: Path, scheduler_config: Mapping[str, Any]) -> tuple[Denoiser, ...]:
         """Lists the modules that can learn, in the order in which they denoise."""

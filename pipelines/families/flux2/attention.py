@@ -17,7 +17,7 @@ from torch.nn import functional
 from pipelines.families.flux2.tokens import order_tables
 from pipelines.runtime.bridge.environment import call_jax, find_attention_axes
 from pipelines.runtime.kernels.attention_axes import AttentionAxes
-from pipelines.runtime.kernels.head_norm import norm_heads, takes_kernel
+from pipelines.runtime.kernels.head_norm import norm_heads, norms_by_kernel
 from pipelines.runtime.kernels.heads import merge_heads, split_heads
 from pipelines.runtime.kernels.rotary import rotate_pairs
 
@@ -41,7 +41,7 @@ class JointAttention:
         picture = [layer(hidden_states) for layer in (attn.to_q, attn.to_k, attn.to_v)]
         text_length = encoder_hidden_states.shape[1]
         axes = find_attention_axes()
-        if image_rotary_emb is not None and takes_kernel(axes, attn.head_dim):
+        if image_rotary_emb is not None and norms_by_kernel(axes, attn.head_dim):
             norms = ((attn.norm_added_q, attn.norm_added_k), (attn.norm_q, attn.norm_k))
             out = _attend_learning((text, picture), norms, image_rotary_emb, axes)
             return attn.to_out[0](out[:, text_length:]), attn.to_add_out(out[:, :text_length])
@@ -72,7 +72,7 @@ class ParallelAttention:
         learns = axes is not None and axes.learns
         gates_widths = [gates_width // 2] * 2 if learns else [gates_width]
         query, key, value, *gates = _split(projected, [own_width] * 3 + gates_widths)
-        if image_rotary_emb is not None and takes_kernel(axes, attn.head_dim):
+        if image_rotary_emb is not None and norms_by_kernel(axes, attn.head_dim):
             out = _attend_learning(((query, key, value),), ((attn.norm_q, attn.norm_k),), image_rotary_emb, axes)
         else:
             query, key, value = (_split_heads(x, attn.head_dim) for x in (query, key, value))

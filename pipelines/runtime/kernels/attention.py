@@ -19,7 +19,7 @@ from pipelines.runtime.kernels.attention_axes import AttentionAxes
 from pipelines.runtime.kernels.attention_gradient import attend_with_gradient
 from pipelines.runtime.kernels.blocks import attend_in_blocks
 from pipelines.runtime.kernels.flash import MASKED, center_keys, find_vmem_bytes, flash_attention, has_room
-from pipelines.runtime.kernels.head_norm import norm_heads, takes_kernel
+from pipelines.runtime.kernels.head_norm import norm_heads, norms_by_kernel
 from pipelines.runtime.kernels.heads import merge_heads, split_heads
 from pipelines.runtime.kernels.operators import find_gain, scale
 from pipelines.runtime.kernels.rotary import rotate_pairs
@@ -157,7 +157,7 @@ def attend_rotated(  # noqa: PLR0917 - arrays of a traced module come by positio
     if axes is not None and axes.learns:
         split = functools.partial(split_heads, heads=heads, axes=axes)
         normed = zip((query_BLC, key_BLC), turns, strict=True)
-        if takes_kernel(axes, width):
+        if norms_by_kernel(axes, width):
             norm = functools.partial(norm_heads, cos=cos, sin=sin, eps=eps, axes=axes)
             query, key = (norm(x, turn.weight) for x, turn in normed)
         else:

@@ -24,14 +24,13 @@ from jax.experimental import pallas as pl
 from jax.experimental.pallas import tpu as pltpu
 from jax.sharding import PartitionSpec as P
 
-from pipelines.runtime.devices.sharding import count_parts
 from pipelines.runtime.kernels.attention_axes import AttentionAxes
+from pipelines.runtime.kernels.flash import LANES, SUBLANES
+from pipelines.runtime.kernels.heads import choose_spec
 from pipelines.runtime.kernels.switches import is_on
 
 NAMES = ("head_norm", "head_norm_gradient", "heads_norm", "heads_norm_gradient")
 """How the kernels are called: over one head and over all, forwards and backwards."""
-LANES = 128
-SUBLANES = 8
 _ROWS = 256  # tokens that a kernel holds at a time, of some heads
 _ROWS_OF_ALL = 128  # of all heads
 _AT_ONCE = 64  # of them in the gradient: as many as pay
@@ -39,7 +38,7 @@ _MOST_HEADS = 8  # whose norms are their own
 _FORWARDS, _BACKWARDS = 6, 14  # operations a number, on the vector unit
 
 
-def takes_kernel(axes: AttentionAxes | None, width: int) -> TypeGuard[AttentionAxes]:
+def norms_by_kernel(axes: AttentionAxes | None, width: int) -> TypeGuard[AttentionAxes]:
     """Tells whether heads of this width are normed by the kernel: where a gradient is wanted on TPU."""
     return axes is not None and axes.learns and axes.takes_kernels and width == LANES and is_on("head_norm")
 
@@ -47,12 +46,12 @@ def takes_kernel(axes: AttentionAxes | None, width: int) -> TypeGuard[AttentionA
 def norm_heads(
     x_BLC: jax.Array, weight: jax.Array, cos: jax.Array, sin: jax.Array, *, eps: float, axes: AttentionAxes
 ) -> jax.Array:
-    """Returns (batch, tokens, heads, 128 features), normed and turned; `takes_kernel` says where.
+    """Returns (batch, tokens, heads, 128 features), normed and turned; `norms_by_kernel` says where.
 
     A weight of 128 features is of each head, which is normed by itself; one of all features is of a norm over all.
     The tables are (tokens, 128) for all rows, or (batch, tokens, 128), and get no gradient.
     """
-    rows, all_rows = _choose_spec(x_BLC, axes), P()
+    rows, all_rows = choose_spec(x_BLC, axes), P()
     tables = [table.astype(jnp.float32) for table in (cos, sin)]
     tables = [table[None] if table.ndim == 2 else table for table in tables]
     of_tables = rows if tables[0].shape[0] > 1 else all_rows
@@ -64,11 +63,6 @@ def norm_heads(
         check_vma=False,
     )
     return normed(x_BLC, weight.astype(jnp.float32).reshape(-1, LANES), *tables).swapaxes(1, 2)
-
-
-def _choose_spec(x: jax.Array, axes: AttentionAxes) -> P:
-    is_even = axes.rows is not None and x.shape[0] % count_parts(axes.mesh, axes.rows) == 0
-    return P(axes.rows) if is_even else P()
 
 
 @functools.cache

@@ -42,19 +42,20 @@ def _takes_kernel(axes: AttentionAxes, width: int) -> bool:
 
 @functools.partial(jax.custom_vjp, nondiff_argnums=(1, 2))
 def _split(x_BLC: jax.Array, heads: int, axes: AttentionAxes) -> jax.Array:
-    spec = _choose_spec(x_BLC, axes)
+    spec = choose_spec(x_BLC, axes)
     cut = functools.partial(cut_features, parts=heads, interpret=axes.interprets)
     return jax.shard_map(cut, mesh=axes.mesh, in_specs=spec, out_specs=spec, check_vma=False)(x_BLC)
 
 
 @functools.partial(jax.custom_vjp, nondiff_argnums=(1,))
 def _merge(x_BHLD: jax.Array, axes: AttentionAxes) -> jax.Array:
-    spec = _choose_spec(x_BHLD, axes)
+    spec = choose_spec(x_BHLD, axes)
     join = functools.partial(join_features, interpret=axes.interprets)
     return jax.shard_map(join, mesh=axes.mesh, in_specs=spec, out_specs=spec, check_vma=False)(x_BHLD)
 
 
-def _choose_spec(x: jax.Array, axes: AttentionAxes) -> P:
+def choose_spec(x: jax.Array, axes: AttentionAxes) -> P:
+    """Returns how kernels for a training split an array: its rows, where the mesh divides them."""
     is_even = axes.rows is not None and x.shape[0] % count_parts(axes.mesh, axes.rows) == 0
     return P(axes.rows) if is_even else P()
 

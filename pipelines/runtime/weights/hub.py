@@ -129,7 +129,7 @@ def fetch_configs(repo: str, revision: str, *, works_offline: bool = False) -> R
                 say("{repo} has no model_index.json: it is not in diffusers layout.", repo=repo),
                 advice=say("Download its single file, and add that."),
             )
-        # By this revision, with which its commit is noted, so that it is found again without the hub.
+        # Asked for by this revision, its commit is noted with it, and is found again without the hub.
         folder = Path(
             snapshot_download(
                 repo, revision=revision, allow_patterns=_CONFIGS, tqdm_class=Silent, token=find_token()

@@ -7,7 +7,7 @@ import pytest
 
 from pipelines.runtime.devices.mesh import build_mesh
 from pipelines.runtime.kernels.attention_axes import AttentionAxes
-from pipelines.runtime.kernels.head_norm import LANES, norm_heads, takes_kernel
+from pipelines.runtime.kernels.head_norm import LANES, norm_heads, norms_by_kernel
 from pipelines.runtime.kernels.rotary import rotate_pairs
 
 EPS = 1e-3  # large, so that its place counts
@@ -60,7 +60,7 @@ def test_values_and_gradients_are_those_of_plain_jax(
 
 
 def test_it_is_for_heads_of_128_features_that_learn() -> None:
-    assert takes_kernel(build_axes(), LANES)
-    assert not takes_kernel(build_axes(), 64)
-    assert not takes_kernel(build_axes(learns=False), LANES)
-    assert not takes_kernel(None, LANES)
+    assert norms_by_kernel(build_axes(), LANES)
+    assert not norms_by_kernel(build_axes(), 64)
+    assert not norms_by_kernel(build_axes(learns=False), LANES)
+    assert not norms_by_kernel(None, LANES)

@@ -96,7 +96,7 @@ def test_what_no_training_learns_is_not_kept_which_is_told(
 def test_a_clip_that_does_not_say_its_length_is_told_to_be_cut(
     client: TestClient, monkeypatch: pytest.MonkeyPatch, seconds: float, notes: list[str]
 ) -> None:
-    """As browsers record them."""
+    """What browsers record has no length in its header."""
     monkeypatch.setattr(uploaded_clips, "KEPT_S", 2.0)
     card = ("-f", "lavfi", "-i", f"testsrc2=s=96x64:r=10:d={seconds}")
     live = ("-c:v", "libvpx", "-live", "1", "-f", "webm", "-")
