@@ -270,6 +270,20 @@ def _check_conv3x3(place: Place) -> tuple[Arrays, Arrays]:
     return found, expected
 
 
+def _check_conv3x3_gradient(place: Place) -> tuple[Arrays, Arrays]:
+    """Gradients by the weight, of a picture for each device."""
+    rows = len(place.devices)
+    axes = PictureAxes(mesh=place.mesh, spec=P("all"), interprets=place.interprets, learns=True)
+    x, counted, bias = draw(1, rows, 24, 12, 40), draw(4, rows, 130, 12, 40), draw(3, 130)
+    weight = draw(2, 130, 24, TAPS, TAPS, scale=0.05)
+
+    def run(convolve: Callable[[Any], Any]) -> Any:
+        return jit(jax.grad(lambda weight: (convolve(weight).astype(_FP32) * counted.astype(_FP32)).sum()))(weight)
+
+    found = run(lambda weight: convolve_learning(x, weight, bias, axes))
+    return [found], [run(lambda weight: _convolve_exactly(x[:, :, None], weight[:, :, None], bias)[:, :, 0])]
+
+
 def _check_convolution(place: Place) -> tuple[Arrays, Arrays]:
     """Rows split over all devices, which exchange their outermost ones."""
     return _compare_convolutions(place, spec=P(None, None, None, "all"), mesh=place.mesh, height=4 * len(place.devices))
@@ -330,6 +344,7 @@ CHECKS = (
     Check(name="rotary", compute=_check_rotary, most=MOST_OF_BF16, off=(), platforms=("tpu", "gpu", "cpu")),
     Check(name="upsample", compute=_check_upsample, most=0.0, off=("upsample",)),
     Check(name="conv3x3", compute=_check_conv3x3, most=MOST_OF_BF16, off=("conv3x3",)),
+    Check(name="conv3x3_gradient", compute=_check_conv3x3_gradient, most=MOST_OF_BF16, off=("conv3x3_gradient",)),
     Check(name="convolution", compute=_check_convolution, most=MOST_OF_BF16, off=("conv3x3",)),
     Check(name="flash", compute=_check_flash, most=MOST_OF_BF16, off=("flash",)),
     Check(name="ulysses", compute=_check_ulysses, most=MOST_OF_BF16, off=("ulysses",)),

@@ -25,15 +25,17 @@ from pipelines.plan.hlo import (
 from pipelines.plan.topologies import V4, V5E, V5P, V6E, V7X, Chip
 
 ESTIMATOR = 3  # to be increased when estimates of the same program change, which invalidates saved ones
-CONVOLUTION = "convolve_taps"  # the kernel's name in runtime/kernels/conv3x3.py
+CONVOLUTIONS = ("convolve_taps", "conv3x3_gradient")  # the kernels' names in runtime/kernels
 # Share of the peak in the innermost loop, by the kernel's schedule: `plan --search attention`. The work outside that
 # loop is included in the FLOPs that the kernel reports (runtime/kernels/flash.py, count_keys).
 PALLAS_UTILISATION = 0.56
-GRADIENT = "flash_gradient"  # the kernel's name in runtime/kernels/flash_gradient.py
-# The same share of that kernel, of the slowest tiles in use. By its schedule 1280 queries and 512 keys of 128 features
-# take 2654 cycles on v6e and 2526 on v7x; 1536 and 768 take 10437 on v5e and 10198 on a core of v5p; 1024 and 512 take
-# 5150 on v4. More than 95 % is counted as 95.
-GRADIENT_UTILISATION = {V4.name: 0.95, V5E.name: 0.95, V5P.name: 0.95, V6E.name: 0.60, V7X.name: 0.63}
+# The same share where it is known of each chip, of the slowest blocks in use; more than 95 % is counted as 95. By the
+# schedule 1280 queries and 512 keys of 128 features take 2654 cycles on v6e and 2526 on v7x; 1536 and 768 take 10437 on
+# v5e and 10198 on a core of v5p; 1024 and 512 take 5150 on v4. For gradients by a convolution's weight: plan/TRIED.md.
+OWN_UTILISATION = {
+    "flash_gradient": {V4.name: 0.95, V5E.name: 0.95, V5P.name: 0.95, V6E.name: 0.60, V7X.name: 0.63},
+    "conv3x3_gradient": {V6E.name: 0.63, V7X.name: 0.70},
+}
 # Kernels that the vector unit may keep longer than memory does: FLOPs, as they state them, that a core does in a cycle
 # by their schedule, for 3072 features with norms of each head, and the fewest of 5120 and 1536 with one over all heads.
 VECTOR_FLOPS = {
@@ -181,9 +183,8 @@ class _Walk:
         for name, flops in VECTOR_FLOPS.items():
             if one.name.startswith(name):
                 return count_pallas_flops(one) / (flops[self._chip.name] * self._chip.cores * self._chip.clock_hz)
-        is_gradient = one.name.startswith(GRADIENT)
-        utilisation = GRADIENT_UTILISATION[self._chip.name] if is_gradient else PALLAS_UTILISATION
-        return count_pallas_flops(one) / (utilisation * self._chip.peak_flops)
+        shares = (own[self._chip.name] for name, own in OWN_UTILISATION.items() if one.name.startswith(name))
+        return count_pallas_flops(one) / (next(shares, PALLAS_UTILISATION) * self._chip.peak_flops)
 
     def _add_local(self, cost: Cost, one: Instruction, computation: str) -> None:
         if one.opcode == "while":
@@ -201,7 +202,7 @@ class _Walk:
             moved_s = count_pallas_bytes(one) / self._chip.hbm_bytes_per_s
             if multiplied_s <= moved_s:
                 cost.compute_s += moved_s
-            elif one.name.startswith(CONVOLUTION):
+            elif one.name.startswith(CONVOLUTIONS):
                 cost.convolution_s += multiplied_s
             elif one.name.startswith(tuple(VECTOR_FLOPS)):
                 cost.compute_s += multiplied_s

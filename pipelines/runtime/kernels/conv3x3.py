@@ -49,7 +49,7 @@ _TURN = 200  # cycles in which the matrix units run dry between two turns of the
 def block_taps(weight_OITHW: jax.Array) -> jax.Array:
     """Blocks a weight for the kernel, in bf16: (output blocks, frame taps, row taps, inputs, column taps, LANES)."""
     outputs, inputs, time_taps, _, _ = weight_OITHW.shape
-    blocks, filled = pl.cdiv(outputs, LANES), _fill(inputs)
+    blocks, filled = pl.cdiv(outputs, LANES), fill(inputs)
     pads = ((0, blocks * LANES - outputs), (0, filled - inputs), (0, 0), (0, 0), (0, 0))
     weight = jnp.pad(weight_OITHW.astype(jnp.bfloat16), pads)
     return weight.reshape(blocks, LANES, filled, time_taps, TAPS, TAPS).transpose(0, 3, 4, 2, 5, 1)
@@ -58,7 +58,7 @@ def block_taps(weight_OITHW: jax.Array) -> jax.Array:
 def find_flat_shape(weight_shape: tuple[int, ...]) -> tuple[int, int, int]:
     """The shape in which a blocked weight of one frame (O, I, 3, 3) is kept: a matrix a block, without padding."""
     outputs, inputs, *_ = weight_shape
-    return (pl.cdiv(outputs, LANES), TAPS * _fill(inputs), TAPS * LANES)
+    return (pl.cdiv(outputs, LANES), TAPS * fill(inputs), TAPS * LANES)
 
 
 def unflatten_taps(flat: jax.Array) -> jax.Array:
@@ -96,14 +96,14 @@ def choose_blocks(
 
     `blocks` counts the weight's blocks of outputs. With `has_rows` the rows above and below come from other devices.
     """
-    columns = _pad_width(width, has_neighbours=True)
+    columns = pad_width(width, has_neighbours=True)
 
     def count_rows(wide: int) -> int:
         def fits(rows: int) -> bool:
             pixels = rows * columns
-            row = 2 * (frames + time_taps - 1) * columns * _fill(inputs)
+            row = 2 * (frames + time_taps - 1) * columns * fill(inputs)
             taken = (rows + TAPS - 1) * row
-            weight = 2 * time_taps * TAPS * _fill(inputs) * TAPS * LANES * wide
+            weight = 2 * time_taps * TAPS * fill(inputs) * TAPS * LANES * wide
             sums = 4 * pixels * TAPS * LANES * wide
             out = 4 * pixels * LANES * wide
             most = max(_MOST_PIXELS * _grow(wide), columns)
@@ -185,7 +185,7 @@ def convolve_taps(  # noqa: PLR0917 - arrays by position, as elsewhere
         specs.append(pl.BlockSpec((None, *rows_BF2WC.shape[1:]), lambda b, h, n, f: (b, 0, 0, 0, 0)))  # noqa: ARG005
         arrays.append(rows_BF2WC)
     out = jax.ShapeDtypeStruct((batch, frames, height, width, outputs), dtype)
-    columns = _pad_width(width, has_neighbours=columns_BFH2C is not None)
+    columns = pad_width(width, has_neighbours=columns_BFH2C is not None)
     lanes = UNIT if filled % UNIT == 0 else LANES
     seen = (frames + time_taps - 1, filled // lanes, rows + TAPS - 1, columns, lanes)
     return pl.pallas_call(
@@ -219,12 +219,12 @@ def convolve_taps(  # noqa: PLR0917 - arrays by position, as elsewhere
     )(*arrays, weight, bias)
 
 
-def _fill(channels: int) -> int:
+def fill(channels: int) -> int:
     """Rounds channels up to whole vectors of lanes."""
     return LANES * pl.cdiv(channels, LANES)
 
 
-def _pad_width(width: int, *, has_neighbours: bool) -> int:
+def pad_width(width: int, *, has_neighbours: bool) -> int:
     """Rounds a row, with the pixels left and right of it where there are any, up to whole tiles."""
     return SUBLANES * pl.cdiv(width + (TAPS - 1) * has_neighbours, SUBLANES)
 

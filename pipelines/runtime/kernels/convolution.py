@@ -22,6 +22,9 @@ from pipelines.runtime.kernels.flash import find_vmem_bytes
 from pipelines.runtime.kernels.switches import is_on
 from pipelines.runtime.kernels.upsample import double_pixels
 
+CHIPS_OF_LARGE_UNITS = ("TPU v6 lite", "TPU v6e", "TPU7x")
+"""Kinds of devices whose matrix units are 256 x 256."""
+
 
 def has_kernels(mesh: Mesh) -> bool:
     """Whether the mesh's devices run the kernel for convolutions."""
@@ -58,6 +61,13 @@ class PictureAxes:
     @property
     def vmem_bytes(self) -> int:
         return find_vmem_bytes(self.mesh.devices.flat[0].device_kind)
+
+    @property
+    def takes_gradients(self) -> bool:
+        """Whether gradients by the weight are the kernel's; chips of smaller units run XLA's own as fast."""
+        return is_on("conv3x3_gradient") and (
+            self.interprets or self.mesh.devices.flat[0].device_kind in CHIPS_OF_LARGE_UNITS
+        )
 
     @property
     def split(self) -> tuple[Any, Any, Any]:

@@ -2,9 +2,9 @@
 
 The gradient by the picture is a convolution too: of what comes back, with the weight turned round and inputs and
 outputs changed over, so it takes the kernel as well; where only every second pixel was made, with zeros for the others.
-That by the weight is XLA's own, which compiles fast; where the weight does not learn, XLA leaves it out. XLA's own
-convolutions take some 3 s of a processor each to compile for a TPU, forwards and backwards alike, and the kernel half a
-second; a UNet has 40 of them, three or four times in a step.
+That by the weight has a kernel of its own (conv3x3_gradient.py), and is XLA's where only every second pixel was made;
+where the weight does not learn, XLA leaves it out. XLA's own convolutions take some 3 s of a processor each to compile
+for a TPU, and the kernels half a second to a second; a UNet has 40 of them, three or four times in a step.
 """
 
 import functools
@@ -12,9 +12,12 @@ from typing import Any
 
 import jax
 import jax.numpy as jnp
+from jax.sharding import PartitionSpec as P
 
+from pipelines.runtime.devices.sharding import count_parts
 from pipelines.runtime.kernels import operators
 from pipelines.runtime.kernels.conv3x3 import TAPS, block_taps
+from pipelines.runtime.kernels.conv3x3_gradient import choose_blocks, differentiate_taps
 from pipelines.runtime.kernels.convolution import PictureAxes, convolve_split, double_split, resample_split
 from pipelines.runtime.kernels.upsample_gradient import add_up_pixels, spread_pixels
 
@@ -91,11 +94,34 @@ def _pull_back(
     x_BCHW, weight_OIHW, bias_O = kept
     spread = out_BOHW if stride == 1 else resample_split(spread_pixels, out_BOHW, axes=axes)
     by_x = _convolve(spread, _turn(weight_OIHW), jnp.zeros(weight_OIHW.shape[1], out_BOHW.dtype), axes)
-    x = x_BCHW.astype(weight_OIHW.dtype)
-    convolve = functools.partial(operators.convolve, x, stride=stride, padding=1)
-    (by_weight,) = jax.linear_transpose(convolve, weight_OIHW)(out_BOHW.astype(weight_OIHW.dtype))
+    by_weight = _differentiate(x_BCHW, out_BOHW, axes, weight_OIHW.dtype) if stride == 1 else None
+    if by_weight is None:
+        x = x_BCHW.astype(weight_OIHW.dtype)
+        convolve = functools.partial(operators.convolve, x, stride=stride, padding=1)
+        (by_weight,) = jax.linear_transpose(convolve, weight_OIHW)(out_BOHW.astype(weight_OIHW.dtype))
     by_bias = out_BOHW.astype(jnp.float32).sum((0, 2, 3)).astype(bias_O.dtype)
     return by_x.astype(x_BCHW.dtype), by_weight, by_bias
+
+
+def _differentiate(x_BCHW: jax.Array, out_BOHW: jax.Array, axes: PictureAxes, dtype: Any) -> jax.Array | None:
+    """Returns the gradient by the weight, (O, I, 3, 3) in `dtype`, by the kernel; None where it does not apply."""
+    batch, tall, wide = axes.split
+    rows, inputs, height, width = x_BCHW.shape
+    is_split = count_parts(axes.mesh, tall) * count_parts(axes.mesh, wide) > 1 or rows % count_parts(axes.mesh, batch)
+    if is_split or not axes.takes_gradients:
+        return None
+    blocks = choose_blocks(height, width, inputs=inputs, outputs=out_BOHW.shape[1], vmem_bytes=axes.vmem_bytes)
+    if blocks is None:
+        return None
+
+    def run(x: jax.Array, out: jax.Array) -> jax.Array:
+        x, out = (jnp.moveaxis(one.astype(jnp.bfloat16), 1, -1) for one in (x, out))
+        return differentiate_taps(x, out, blocks=blocks, dtype=dtype, interpret=axes.interprets)[None]
+
+    split = jax.shard_map(run, mesh=axes.mesh, in_specs=P(batch), out_specs=P(batch), check_vma=False)
+    # Added up in its own dtype, as XLA adds up what chips find of a weight.
+    total = jax.lax.reduce(split(x_BCHW, out_BOHW), jnp.zeros((), dtype), jax.lax.add, (0,))
+    return total.transpose(2, 3, 0, 1)
 
 
 convolve_learning.defvjp(_run, _pull_back)

@@ -29,6 +29,7 @@ INSTEAD = {
     "ulysses": say("XLA's own transpositions"),
     "head_norm": say("norms and rotary embeddings by XLA"),
     "conv3x3": say("XLA's convolutions"),
+    "conv3x3_gradient": say("XLA's gradients of convolutions by their weights"),
     "upsample": say("XLA's repeats of rows and columns"),
     "cudnn": say("attention by XLA"),
 }

@@ -72,7 +72,10 @@ def test_kernels_that_nobody_knows_are_refused_with_their_names(
     data_dir: Path, capsys: pytest.CaptureFixture[str]
 ) -> None:
     assert main(f"generate --model tiny --prompt x --kernels flush --data-dir {data_dir}".split()) == 2
-    assert "flash, flash_gradient, ulysses, head_norm, conv3x3, upsample, cudnn" in capsys.readouterr().err
+    assert (
+        "flash, flash_gradient, ulysses, head_norm, conv3x3, conv3x3_gradient, upsample, cudnn"
+        in capsys.readouterr().err
+    )
 
 
 def test_a_program_that_the_devices_refuse_is_told_with_its_reason() -> None:

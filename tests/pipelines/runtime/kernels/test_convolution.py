@@ -109,8 +109,13 @@ def test_results_are_of_the_biass_dtype() -> None:
     np.testing.assert_allclose(found.astype(jnp.float32), convolve_causally(x, weight, bias, None), rtol=2**-7)
 
 
-@pytest.mark.parametrize(("split", "stride"), [("batch", 1), ("columns", 1), ("batch", 2)])
-def test_gradients_are_those_of_xlas_own(split: str, stride: int) -> None:
+@pytest.mark.parametrize(
+    ("split", "stride", "is_on"), [("batch", 1, True), ("batch", 1, False), ("columns", 1, True), ("batch", 2, True)]
+)
+def test_gradients_are_those_of_xlas_own(
+    split: str, stride: int, monkeypatch: pytest.MonkeyPatch, *, is_on: bool
+) -> None:
+    monkeypatch.setattr("pipelines.runtime.kernels.convolution.is_on", lambda name: is_on or name == "conv3x3")
     axes = lay(split)
     weight = draw(OUTPUTS, INPUTS, 3, 3, seed=1, scale=0.1)
     arrays = draw(BATCH, INPUTS, 8, 16, seed=0), weight, draw(OUTPUTS, seed=2)
@@ -123,6 +128,8 @@ def test_gradients_are_those_of_xlas_own(split: str, stride: int) -> None:
     program = str(by_kernel.trace(*arrays).jaxpr)
     assert program.count("name=convolve_taps") == (2 if stride == 1 else 1)  # backwards, and forwards if of all pixels
     assert program.count("name=spread_pixels") == stride - 1
+    # By the weight, of whole pictures.
+    assert program.count("name=conv3x3_gradient") == (split == "batch" and stride == 1 and is_on)
     by_xla = run(functools.partial(operators.convolve, padding=1, stride=stride))
     for found, expected in zip(by_kernel(*arrays), by_xla(*arrays), strict=True):
         np.testing.assert_allclose(found, expected, atol=1e-4)

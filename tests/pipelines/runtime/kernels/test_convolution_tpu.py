@@ -80,11 +80,14 @@ def test_v4_has_room_for_rows_with_those_of_other_chips(
     assert is_kernel("convolve_taps", convolve_split, rows, x, packed, bias)
 
 
-def test_where_weights_do_not_learn_no_convolution_of_a_gradient_is_xlas_own(v6e_8: list[Any]) -> None:
+@pytest.mark.parametrize("learnt", [0, 1], ids=["pictures", "weights"])
+@pytest.mark.parametrize("name", ["v6e-8", "v7x-8"])
+def test_no_convolution_of_a_gradient_is_xlas_own(v6e_8: list[Any], name: str, learnt: int) -> None:
     """XLA's compile for seconds each, and a UNet's step has more than a hundred."""
-    mesh = build_mesh("dp=8", devices=v6e_8)
+    devices = find_devices(find_topology(name))
+    mesh = build_mesh(f"dp={len(devices)}", devices=devices)
     axes = PictureAxes(mesh=mesh, spec=P("dp"), learns=True)
-    x = jax.ShapeDtypeStruct((8, 320, 64, 64), jnp.bfloat16, sharding=NamedSharding(mesh, P("dp")))
+    x = jax.ShapeDtypeStruct((len(devices), 320, 64, 64), jnp.bfloat16, sharding=NamedSharding(mesh, P("dp")))
     weight = jax.ShapeDtypeStruct((320, 320, 3, 3), jnp.bfloat16, sharding=NamedSharding(mesh, P()))
     bias = jax.ShapeDtypeStruct((320,), jnp.bfloat16, sharding=NamedSharding(mesh, P()))
 
@@ -92,8 +95,9 @@ def test_where_weights_do_not_learn_no_convolution_of_a_gradient_is_xlas_own(v6e
         return (convolve_learning(x, weight, bias, axes).astype(jnp.float32) ** 2).sum()
 
     options = {"xla_tpu_scoped_vmem_limit_kib": str(12 * 1024)}
-    text = compile_for_tpu(jax.jit(jax.grad(learn)).lower(x, weight, bias), v6e_8[0], options)
-    assert len(re.findall(r"%convolve_taps[\w.]* = ", text)) == 2  # forwards and backwards
+    text = compile_for_tpu(jax.jit(jax.grad(learn, learnt)).lower(x, weight, bias), devices[0], options)
+    assert len(re.findall(r"%convolve_taps[\w.]* = ", text)) == 2 - learnt  # forwards, and backwards to the picture
+    assert len(re.findall(r"%conv3x3_gradient[\w.]* = ", text)) == learnt  # what nobody asked for is not there
     assert " convolution(" not in text
 
 
