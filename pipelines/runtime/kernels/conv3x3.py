@@ -55,6 +55,24 @@ def block_taps(weight_OITHW: jax.Array) -> jax.Array:
     return weight.reshape(blocks, LANES, filled, time_taps, TAPS, TAPS).transpose(0, 3, 4, 2, 5, 1)
 
 
+def order_taps(weight_OIHW: jax.Array, *, turned: bool = False) -> jax.Array:
+    """Orders a weight for the kernel as it is, in bf16: (row taps, column taps, outputs, inputs).
+
+    What is added up, its inputs, or its outputs if `turned`, is filled up with zeros to whole vectors of lanes. On TPU
+    the order is that in which such a weight lies anyhow, so nothing is moved.
+    """
+    weight = weight_OIHW.astype(jnp.bfloat16).transpose(2, 3, 0, 1)
+    *_, outputs, inputs = weight.shape
+    pads = (fill(outputs) - outputs if turned else 0, 0 if turned else fill(inputs) - inputs)
+    return jnp.pad(weight, ((0, 0), (0, 0), (0, pads[0]), (0, pads[1]))) if any(pads) else weight
+
+
+def restore_taps(ordered: jax.Array, *, inputs: int, outputs: int, turned: bool) -> jax.Array:
+    """Turns an ordered weight back into (O, I, 3, 3), of the convolution that it stands for."""
+    taps = ordered[::-1, ::-1].swapaxes(2, 3) if turned else ordered
+    return taps.transpose(2, 3, 0, 1)[:outputs, :inputs]
+
+
 def find_flat_shape(weight_shape: tuple[int, ...]) -> tuple[int, int, int]:
     """The shape in which a blocked weight of one frame (O, I, 3, 3) is kept: a matrix a block, without padding."""
     outputs, inputs, *_ = weight_shape
@@ -150,11 +168,11 @@ def choose_groups(total: int, *, lanes: int, pixels: int, wide: int) -> int:
     return min((*range(per_unit, total, per_unit), total), key=weigh)
 
 
-@functools.partial(jax.jit, static_argnames=("blocks", "dtype", "vmem_bytes", "interpret"), inline=True)
+@functools.partial(jax.jit, static_argnames=("blocks", "dtype", "vmem_bytes", "turned", "interpret"), inline=True)
 def convolve_taps(  # noqa: PLR0917 - arrays by position, as elsewhere
     x_BFHWC: jax.Array,
     before_BFHWC: jax.Array,
-    blocked: jax.Array,
+    weight: jax.Array,
     bias_O: jax.Array,
     rows_BF2WC: jax.Array | None = None,
     columns_BFH2C: jax.Array | None = None,
@@ -162,9 +180,13 @@ def convolve_taps(  # noqa: PLR0917 - arrays by position, as elsewhere
     blocks: Blocks,
     dtype: Any,
     vmem_bytes: int,
+    turned: bool = False,
     interpret: bool = False,
 ) -> jax.Array:
     """(B, F, H, W, O) in `dtype`; x and everything beside it are bf16.
+
+    `weight` is what block_taps gives, or, of a single frame, what order_taps gives of a weight as it is; that may be
+    `turned`, so that its inputs are what comes out, and its taps come in the opposite order: a convolution's gradient.
 
     `before` are the T - 1 frames before x. `rows_BF2WC` are the rows above and below, `columns_BFH2C` the columns left
     and right of all F + T - 1 frames; zeros where there are none. At most one of the two is given. `blocks` are what
@@ -172,11 +194,18 @@ def convolve_taps(  # noqa: PLR0917 - arrays by position, as elsewhere
     """
     assert rows_BF2WC is None or columns_BFH2C is None, "corners of neighbours in both directions are nowhere"
     batch, frames, height, width, inputs = x_BFHWC.shape
-    count, time_taps, _, filled, _, _ = blocked.shape
-    weight = blocked.reshape(count, time_taps * TAPS * filled, TAPS * LANES)
     (outputs,) = bias_O.shape
-    bias = jnp.pad(bias_O.astype(jnp.float32), (0, count * LANES - outputs))[None]
     rows, wide = blocks.rows, blocks.wide
+    if weight.ndim == BLOCKED_NDIM:
+        count, time_taps, _, filled, _, _ = weight.shape
+        weight = weight.reshape(count, time_taps * TAPS * filled, TAPS * LANES)
+        of_weight = pl.BlockSpec((wide, *weight.shape[1:]), lambda b, h, n, f: (n, 0, 0))  # noqa: ARG005
+    else:
+        time_taps, filled = 1, weight.shape[2 if turned else 3]
+        count = pl.cdiv(weight.shape[3 if turned else 2], LANES)
+        shape = (filled, wide * LANES) if turned else (wide * LANES, filled)
+        of_weight = pl.BlockSpec((TAPS, TAPS, *shape), lambda b, h, n, f: (0, 0, 0, n) if turned else (0, 0, n, 0))  # noqa: ARG005
+    bias = jnp.pad(bias_O.astype(jnp.float32), (0, count * LANES - outputs))[None]
     taken = {"x": x_BFHWC, "before": before_BFHWC, "columns": columns_BFH2C}
     taken = {name: one for name, one in taken.items() if one is not None and one.size}
     specs = [spec for one in taken.values() for spec in _spec_rows(one.shape, rows=rows)]
@@ -190,12 +219,19 @@ def convolve_taps(  # noqa: PLR0917 - arrays by position, as elsewhere
     seen = (frames + time_taps - 1, filled // lanes, rows + TAPS - 1, columns, lanes)
     return pl.pallas_call(
         functools.partial(
-            _kernel, names=tuple(taken), has_rows=rows_BF2WC is not None, rows=rows, width=width, time_taps=time_taps
+            _kernel,
+            names=tuple(taken),
+            has_rows=rows_BF2WC is not None,
+            rows=rows,
+            width=width,
+            time_taps=time_taps,
+            wide=wide,
+            turned=turned,
         ),
         grid=(batch, height // rows, count // wide, frames),
         in_specs=[
             *specs,
-            pl.BlockSpec((wide, *weight.shape[1:]), lambda b, h, n, f: (n, 0, 0)),  # noqa: ARG005
+            of_weight,
             pl.BlockSpec((1, wide * LANES), lambda b, h, n, f: (0, n)),  # noqa: ARG005
         ],
         out_specs=pl.BlockSpec((None, None, rows, width, wide * LANES), lambda b, h, n, f: (b, f, h, 0, n)),
@@ -208,7 +244,7 @@ def convolve_taps(  # noqa: PLR0917 - arrays by position, as elsewhere
             dimension_semantics=("parallel", "parallel", "arbitrary", "arbitrary"), vmem_limit_bytes=vmem_bytes
         ),
         cost_estimate=pl.CostEstimate(
-            flops=2 * batch * frames * height * columns * weight.size,
+            flops=2 * batch * frames * height * columns * count * time_taps * TAPS * TAPS * filled * LANES,
             transcendentals=0,
             bytes_accessed=sum(one.nbytes for one in taken.values())
             + batch * height // rows * weight.nbytes
@@ -240,14 +276,22 @@ def _spec_rows(shape_BFHWC: tuple[int, ...], *, rows: int) -> list[pl.BlockSpec]
     ]
 
 
-def _kernel(*refs: Any, names: tuple[str, ...], has_rows: bool, rows: int, width: int, time_taps: int) -> None:
+def _kernel(
+    *refs: Any,
+    names: tuple[str, ...],
+    has_rows: bool,
+    rows: int,
+    width: int,
+    time_taps: int,
+    wide: int,
+    turned: bool,
+) -> None:
     taken = {name: refs[3 * at : 3 * at + 3] for at, name in enumerate(names)}
     rows_ref = refs[3 * len(names)] if has_rows else None
     weight_ref, bias_ref, out_ref, seen_ref, sums_ref = refs[-5:]
     frame, block = pl.program_id(3), pl.program_id(1)
     ends = block == 0, block == pl.num_programs(1) - 1
     _, groups, _, columns, lanes = seen_ref.shape
-    wide = len(weight_ref)
 
     @pl.when((frame == 0) & (pl.program_id(2) == 0))
     def _() -> None:
@@ -262,9 +306,14 @@ def _kernel(*refs: Any, names: tuple[str, ...], has_rows: bool, rows: int, width
 
     def multiply(first: Any, count: int) -> jax.Array:
         seen = jnp.concatenate([see(jnp.int32(first + at)) for at in range(count)], -1)
-        own = pl.ds(first * lanes, count * lanes)
-        weight = jnp.concatenate([weight_ref[one, own, :] for one in range(wide)], -1)
-        return jnp.dot(seen, weight, preferred_element_type=jnp.float32)
+        if weight_ref.ndim == FLAT_NDIM:
+            own = pl.ds(first * lanes, count * lanes)
+            weight = jnp.concatenate([weight_ref[one, own, :] for one in range(wide)], -1)
+            return jnp.dot(seen, weight, preferred_element_type=jnp.float32)
+        read = functools.partial(_read_taps, weight_ref, groups=groups, lanes=lanes, turned=turned)
+        weight = jnp.concatenate([read(jnp.int32(first + at)) for at in range(count)], 0 if turned else 1)
+        axes = (((1,), (0 if turned else 1,)), ((), ()))
+        return jax.lax.dot_general(seen, weight, axes, preferred_element_type=jnp.float32)
 
     total = time_taps * TAPS * groups
     count = choose_groups(total, lanes=lanes, pixels=rows * columns, wide=wide)
@@ -295,6 +344,25 @@ def _kernel(*refs: Any, names: tuple[str, ...], has_rows: bool, rows: int, width
         out_ref[row] = (left + middle + right + bias_ref[...])[:width].astype(out_ref.dtype)
 
     jax.lax.fori_loop(0, rows, finish, None, unroll=is_unrolled)
+
+
+def _read_taps(weight_ref: Any, at: Any, *, groups: int, lanes: int, turned: bool) -> jax.Array:
+    """Reads what `lanes` inputs of one tap of rows are multiplied with, for blocks of outputs and taps of columns.
+
+    Returns (outputs, inputs), and (inputs, outputs) if `turned`.
+    """
+    tap, group = jax.lax.div(at, jnp.int32(groups)), jax.lax.rem(at, jnp.int32(groups))
+    own = pl.ds(pl.multiple_of(group * lanes, lanes), lanes)
+    row = TAPS - 1 - tap if turned else tap
+    starts = range(0, weight_ref.shape[3 if turned else 2], LANES)
+    columns = range(TAPS)[::-1] if turned else range(TAPS)
+    if turned:
+        return jnp.concatenate(
+            [weight_ref[row, column, own, start : start + LANES] for start in starts for column in columns], 1
+        )
+    return jnp.concatenate(
+        [weight_ref[row, column, start : start + LANES, own] for start in starts for column in columns], 0
+    )
 
 
 def _put_together(seen_ref: Any, taken: dict[str, Any], *, width: int, time_taps: int) -> None:

@@ -4,6 +4,7 @@ A device has a band of columns or of rows; it gets its neighbours' outermost one
 """
 
 import functools
+import math
 from collections.abc import Callable, Mapping
 from dataclasses import dataclass
 from typing import Any, cast
@@ -17,7 +18,17 @@ from jax.sharding import PartitionSpec as P
 from pipelines.runtime.devices.sharding import count_parts
 from pipelines.runtime.kernels import operators
 from pipelines.runtime.kernels.attention_axes import AttentionAxes
-from pipelines.runtime.kernels.conv3x3 import TAPS, Blocks, block_taps, choose_blocks, convolve_taps, unblock_taps
+from pipelines.runtime.kernels.conv3x3 import (
+    BLOCKED_NDIM,
+    LANES,
+    TAPS,
+    Blocks,
+    block_taps,
+    choose_blocks,
+    convolve_taps,
+    restore_taps,
+    unblock_taps,
+)
 from pipelines.runtime.kernels.flash import find_vmem_bytes
 from pipelines.runtime.kernels.switches import is_on
 from pipelines.runtime.kernels.upsample import double_pixels
@@ -107,25 +118,27 @@ class PictureAxes:
 
 def convolve_split(
     x_BCFHW: jax.Array,
-    blocked: jax.Array,
+    weight: jax.Array,
     bias_O: jax.Array,
     before_BCFHW: jax.Array | None = None,
     *,
     axes: PictureAxes,
+    turned: bool = False,
 ) -> jax.Array:
     """The causal convolution (B, O, F, H, W) of x in the bias's dtype: zeros around each frame and before the first.
 
-    `before` are frames that come before x; missing ones are zeros. `blocked` is the weight as block_taps gives it.
+    `before` are frames that come before x; missing ones are zeros. `weight` is as block_taps gives it, or,
+    for a single frame, as order_taps does with this `turned`.
     Products are of bf16, as of XLA's own convolutions on TPU, their sums in fp32. Where the kernel has no room, or
     the mesh does not divide a picture, it is XLA's own.
     """
-    count, time_taps, *_ = blocked.shape
+    count, time_taps, *_ = weight.shape if weight.ndim == BLOCKED_NDIM else (math.ceil(len(bias_O) / LANES), 1)
     batch, tall, wide = axes.split
     blocks = axes.choose_blocks(x_BCFHW.shape, blocks=count, time_taps=time_taps)
     if blocks is None:
-        return _convolve_plainly(x_BCFHW, blocked, bias_O, before_BCFHW)
+        return _convolve_plainly(x_BCFHW, weight, bias_O, before_BCFHW, turned=turned)
 
-    def run(x: jax.Array, blocked: jax.Array, bias: jax.Array, *before: jax.Array) -> jax.Array:
+    def run(x: jax.Array, weight: jax.Array, bias: jax.Array, *before: jax.Array) -> jax.Array:
         own, earlier = _to_kernel(x), [_to_kernel(one) for one in before]
         missing = time_taps - 1 - sum(one.shape[1] for one in earlier)
         if missing:
@@ -135,13 +148,14 @@ def convolve_split(
         out = convolve_taps(
             own,
             earlier,
-            blocked,
+            weight,
             bias,
             find(2, tall, devices=count_parts(axes.mesh, tall)),
             find(3, wide, devices=count_parts(axes.mesh, wide)),
             blocks=blocks,
             dtype=bias.dtype,
             vmem_bytes=axes.vmem_bytes,
+            turned=turned,
             interpret=axes.interprets,
         )
         return jnp.moveaxis(out, -1, 1)
@@ -150,7 +164,7 @@ def convolve_split(
     before = () if before_BCFHW is None else (before_BCFHW,)
     specs = (spec, P(), P(), *(spec for _ in before))
     return jax.shard_map(run, mesh=axes.mesh, in_specs=specs, out_specs=spec, check_vma=False)(
-        x_BCFHW, blocked, bias_O, *before
+        x_BCFHW, weight, bias_O, *before
     )
 
 
@@ -204,12 +218,16 @@ def resample_split(kernel: Callable[..., jax.Array], x_BCHW: jax.Array, *, axes:
 
 
 def _convolve_plainly(
-    x_BCFHW: jax.Array, blocked: jax.Array, bias_O: jax.Array, before_BCFHW: jax.Array | None
+    x_BCFHW: jax.Array, weight: jax.Array, bias_O: jax.Array, before_BCFHW: jax.Array | None, *, turned: bool
 ) -> jax.Array:
-    weight = unblock_taps(blocked, inputs=x_BCFHW.shape[1], outputs=len(bias_O))
+    sizes = {"inputs": x_BCFHW.shape[1], "outputs": len(bias_O)}
+    if weight.ndim == BLOCKED_NDIM:
+        weight = unblock_taps(weight, **sizes)
+    else:
+        weight = restore_taps(weight, **sizes, turned=turned)[:, :, None]
     before = [] if before_BCFHW is None else [before_BCFHW]
     x = jnp.concatenate([*before, x_BCFHW], 2)
-    missing = blocked.shape[1] - 1 - (x.shape[2] - x_BCFHW.shape[2])
+    missing = weight.shape[2] - 1 - (x.shape[2] - x_BCFHW.shape[2])
     return operators.convolve(
         jnp.pad(x, ((0, 0), (0, 0), (missing, 0), (0, 0), (0, 0))),
         weight.astype(bias_O.dtype),

@@ -16,7 +16,7 @@ from jax.sharding import PartitionSpec as P
 
 from pipelines.runtime.devices.sharding import count_parts
 from pipelines.runtime.kernels import operators
-from pipelines.runtime.kernels.conv3x3 import TAPS, block_taps
+from pipelines.runtime.kernels.conv3x3 import TAPS, order_taps
 from pipelines.runtime.kernels.conv3x3_gradient import choose_blocks, differentiate_taps
 from pipelines.runtime.kernels.convolution import PictureAxes, convolve_split, double_split, resample_split
 from pipelines.runtime.kernels.upsample_gradient import add_up_pixels, spread_pixels
@@ -68,12 +68,15 @@ def convolve_learning(
     wants even sides, what goes forwards is XLA's own.
     """
     if stride == 1:
-        return _convolve(x_BCHW, weight_OIHW, bias_O, axes)
+        return _convolve(x_BCHW, weight_OIHW, bias_O, axes, turned=False)
     return operators.convolve(x_BCHW, weight_OIHW, bias_O, stride=stride, padding=1)
 
 
-def _convolve(x_BCHW: jax.Array, weight_OIHW: jax.Array, bias_O: jax.Array, axes: PictureAxes) -> jax.Array:
-    return convolve_split(x_BCHW[:, :, None], block_taps(weight_OIHW[:, :, None]), bias_O, axes=axes)[:, :, 0]
+def _convolve(
+    x_BCHW: jax.Array, weight_OIHW: jax.Array, bias: jax.Array, axes: PictureAxes, *, turned: bool
+) -> jax.Array:
+    ordered = order_taps(weight_OIHW, turned=turned)
+    return convolve_split(x_BCHW[:, :, None], ordered, bias, axes=axes, turned=turned)[:, :, 0]
 
 
 def _run(
@@ -82,18 +85,12 @@ def _run(
     return convolve_learning(x_BCHW, weight_OIHW, bias_O, axes, stride), (x_BCHW, weight_OIHW, bias_O)
 
 
-def _turn(weight_OIHW: jax.Array) -> jax.Array:
-    """Returns (I, O, H, W) with the taps turned round, put together of pieces: XLA is slower to reverse them."""
-    taps = [weight_OIHW[:, :, row, column].swapaxes(0, 1) for row in range(TAPS) for column in range(TAPS)]
-    return jnp.stack(taps[::-1], axis=-1).reshape(*taps[0].shape, TAPS, TAPS)
-
-
 def _pull_back(
     axes: PictureAxes, stride: int, kept: Any, out_BOHW: jax.Array
 ) -> tuple[jax.Array, jax.Array, jax.Array]:
     x_BCHW, weight_OIHW, bias_O = kept
     spread = out_BOHW if stride == 1 else resample_split(spread_pixels, out_BOHW, axes=axes)
-    by_x = _convolve(spread, _turn(weight_OIHW), jnp.zeros(weight_OIHW.shape[1], out_BOHW.dtype), axes)
+    by_x = _convolve(spread, weight_OIHW, jnp.zeros(weight_OIHW.shape[1], out_BOHW.dtype), axes, turned=True)
     by_weight = _differentiate(x_BCHW, out_BOHW, axes, weight_OIHW.dtype) if stride == 1 else None
     if by_weight is None:
         x = x_BCHW.astype(weight_OIHW.dtype)
