@@ -22,7 +22,6 @@ from pipelines.runtime.kernels import cudnn, operators
 from pipelines.runtime.kernels.attention import attend, attend_merged
 from pipelines.runtime.kernels.attention_axes import AttentionAxes
 from pipelines.runtime.kernels.attention_gradient import attend_with_gradient
-from pipelines.runtime.kernels.conv3x3 import TAPS, block_taps
 from pipelines.runtime.kernels.convolution import PictureAxes, convolve_split
 from pipelines.runtime.kernels.convolution_gradient import convolve_learning
 from pipelines.runtime.kernels.flash import find_vmem_bytes, flash_attention
@@ -30,6 +29,7 @@ from pipelines.runtime.kernels.gelu import gelu
 from pipelines.runtime.kernels.head_norm import norm_heads
 from pipelines.runtime.kernels.heads import merge_heads, split_heads
 from pipelines.runtime.kernels.rotary import rotate_pairs
+from pipelines.runtime.kernels.taps import TAPS, block_taps
 from pipelines.runtime.kernels.ulysses import NormAndRotary, gather_features, gather_tokens
 from pipelines.runtime.kernels.upsample import double_pixels
 from pipelines.runtime.kernels.upsample_gradient import add_up_pixels

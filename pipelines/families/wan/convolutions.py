@@ -13,8 +13,8 @@ from diffusers.models.autoencoders.autoencoder_kl_wan import WanCausalConv3d
 
 from pipelines.runtime.bridge.autoencoder import split_halvings
 from pipelines.runtime.bridge.environment import call_jax, find_picture_axes
-from pipelines.runtime.kernels.conv3x3 import TAPS
 from pipelines.runtime.kernels.convolution import PictureAxes, convolve_split
+from pipelines.runtime.kernels.taps import TAPS
 
 
 class SplitCausalConv3d(WanCausalConv3d):

@@ -11,8 +11,8 @@ from torch.nn.functional import conv2d
 
 from pipelines.runtime.bridge.environment import find_picture_axes
 from pipelines.runtime.bridge.modules import TracedModule
-from pipelines.runtime.kernels.conv3x3 import TAPS
 from pipelines.runtime.kernels.convolution import PictureAxes, block_convolutions
+from pipelines.runtime.kernels.taps import TAPS
 
 
 class HalvingConv2d(torch.nn.Conv2d):

@@ -21,7 +21,6 @@ from pipelines.runtime.bridge.row_scales import find_rounded, multiply_in_int8
 from pipelines.runtime.kernels import operators
 from pipelines.runtime.kernels.attention import attend
 from pipelines.runtime.kernels.attention_axes import AttentionAxes
-from pipelines.runtime.kernels.conv3x3 import BLOCKED_NDIM, FLAT_NDIM, unflatten_taps
 from pipelines.runtime.kernels.convolution import PictureAxes, convolve_split, double_split
 from pipelines.runtime.kernels.convolution_gradient import (
     convolve_learning,
@@ -33,6 +32,7 @@ from pipelines.runtime.kernels.convolution_gradient import (
 from pipelines.runtime.kernels.gelu import gelu
 from pipelines.runtime.kernels.norms import norm_groups, norm_layer
 from pipelines.runtime.kernels.switches import is_on
+from pipelines.runtime.kernels.taps import BLOCKED_NDIM, FLAT_NDIM, unflatten_taps
 
 _attention_axes: contextvars.ContextVar[AttentionAxes | None] = contextvars.ContextVar("attention_axes", default=None)
 _picture_axes: contextvars.ContextVar[PictureAxes | None] = contextvars.ContextVar("picture_axes", default=None)

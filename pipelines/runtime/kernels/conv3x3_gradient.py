@@ -27,7 +27,8 @@ import jax.numpy as jnp
 from jax.experimental import pallas as pl
 from jax.experimental.pallas import tpu as pltpu
 
-from pipelines.runtime.kernels.conv3x3 import LANES, SUBLANES, TAPS, UNIT, fill, pad_width
+from pipelines.runtime.kernels.conv3x3 import SUBLANES, UNIT, pad_width
+from pipelines.runtime.kernels.taps import LANES, TAPS, fill
 
 NAME = "conv3x3_gradient"
 HALF = 16  # bits of a word

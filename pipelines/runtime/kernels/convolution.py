@@ -18,19 +18,10 @@ from jax.sharding import PartitionSpec as P
 from pipelines.runtime.devices.sharding import count_parts
 from pipelines.runtime.kernels import operators
 from pipelines.runtime.kernels.attention_axes import AttentionAxes
-from pipelines.runtime.kernels.conv3x3 import (
-    BLOCKED_NDIM,
-    LANES,
-    TAPS,
-    Blocks,
-    block_taps,
-    choose_blocks,
-    convolve_taps,
-    restore_taps,
-    unblock_taps,
-)
+from pipelines.runtime.kernels.conv3x3 import Blocks, choose_blocks, convolve_taps
 from pipelines.runtime.kernels.flash import find_vmem_bytes
 from pipelines.runtime.kernels.switches import is_on
+from pipelines.runtime.kernels.taps import BLOCKED_NDIM, LANES, TAPS, block_taps, restore_taps, unblock_taps
 from pipelines.runtime.kernels.upsample import double_pixels
 
 CHIPS_OF_LARGE_UNITS = ("TPU v6 lite", "TPU v6e", "TPU7x")

@@ -16,9 +16,9 @@ from jax.sharding import PartitionSpec as P
 
 from pipelines.runtime.devices.sharding import count_parts
 from pipelines.runtime.kernels import operators
-from pipelines.runtime.kernels.conv3x3 import TAPS, order_taps
 from pipelines.runtime.kernels.conv3x3_gradient import choose_blocks, differentiate_taps
 from pipelines.runtime.kernels.convolution import PictureAxes, convolve_split, double_split, resample_split
+from pipelines.runtime.kernels.taps import TAPS, order_taps
 from pipelines.runtime.kernels.upsample_gradient import add_up_pixels, spread_pixels
 
 

@@ -12,7 +12,7 @@ import jax.numpy as jnp
 from jax.experimental import pallas as pl
 from jax.experimental.pallas import tpu as pltpu
 
-from pipelines.runtime.kernels.conv3x3 import LANES
+from pipelines.runtime.kernels.taps import LANES
 
 SUBLANES = 8  # of a tile of words
 HALF = 16  # bits of a word

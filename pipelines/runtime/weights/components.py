@@ -19,8 +19,8 @@ from pipelines.runtime.bridge.modules import TracedModule
 from pipelines.runtime.devices import hosts
 from pipelines.runtime.devices.offload import Offloader
 from pipelines.runtime.devices.sharding import SCALE, Rules, apply_rules
-from pipelines.runtime.kernels.conv3x3 import find_flat_shape
 from pipelines.runtime.kernels.cudnn import AMPERE, find_capability
+from pipelines.runtime.kernels.taps import find_flat_shape
 from pipelines.runtime.weights import hub
 from pipelines.runtime.weights.checksums import verify_weights
 from pipelines.runtime.weights.int8 import add_scales, list_rounded, round_weights

@@ -6,14 +6,14 @@ One weight often holds several projections, one after the other (q|k|v|gate|up).
 all of q and a piece of k; dealt out, part p holds slice p of every block, which is the same layer, smaller.
 
 Layers that run as a scan (bridge/modules.ScannedLayers) have one weight for all, with the layers along its first axis.
-Convolutions may have the layout of their kernel (conv3x3.py). Weights are reordered while reading, slice by slice.
+Convolutions may have the layout of their kernel (taps.py). Weights are reordered while reading, slice by slice.
 """
 
 from collections.abc import Collection, Iterator, Mapping, Sequence
 from dataclasses import dataclass
 
 from pipelines.runtime.devices.sharding import STACK
-from pipelines.runtime.kernels.conv3x3 import LANES, TAPS, find_flat_shape
+from pipelines.runtime.kernels.taps import LANES, TAPS, find_flat_shape
 from pipelines.runtime.weights.resolve import split_layers
 from pipelines.runtime.weights.stored import Destination, Runs, WeightSource
 
@@ -89,7 +89,7 @@ def stack_layers(sources: Mapping[str, WeightSource], shapes: Mapping[str, tuple
 
 @dataclass(frozen=True, kw_only=True)
 class TapsTensor:
-    """A convolution's stored weight (O, I, 3, 3) as `conv3x3.block_taps` turns it: a matrix for each block of outputs.
+    """A convolution's stored weight (O, I, 3, 3) as `taps.block_taps` turns it: a matrix for each block of outputs.
 
     Padding is left as it is: zeros.
     """

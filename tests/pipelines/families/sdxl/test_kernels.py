@@ -14,8 +14,8 @@ from pipelines.families.unet import programs, sharding
 from pipelines.recipes.recipe import Recipe
 from pipelines.registry import load
 from pipelines.runtime.devices.mesh import build_mesh
-from pipelines.runtime.kernels.conv3x3 import FLAT_NDIM
 from pipelines.runtime.kernels.convolution import PictureAxes, list_plain_convolutions
+from pipelines.runtime.kernels.taps import FLAT_NDIM
 from pipelines.runtime.weights.components import load_component
 from pipelines.stages import ignore_progress
 from tests.pipelines.denoising import TO_LATENTS, warm

@@ -9,7 +9,7 @@ from pipelines.models.catalog import Catalog
 from pipelines.plan.topologies import find_devices, find_topology
 from pipelines.registry import describe_parts
 from pipelines.runtime.devices.mesh import build_mesh
-from pipelines.runtime.kernels.conv3x3 import FLAT_NDIM
+from pipelines.runtime.kernels.taps import FLAT_NDIM
 from pipelines.runtime.programs.compiled import lower
 from tests.kept_programs import compile_for_tpu
 

@@ -8,16 +8,8 @@ import jax.numpy as jnp
 import numpy as np
 import pytest
 
-from pipelines.runtime.kernels.conv3x3 import (
-    LANES,
-    TAPS,
-    Blocks,
-    block_taps,
-    choose_blocks,
-    choose_groups,
-    convolve_taps,
-    unblock_taps,
-)
+from pipelines.runtime.kernels.conv3x3 import Blocks, choose_blocks, choose_groups, convolve_taps
+from pipelines.runtime.kernels.taps import LANES, TAPS, block_taps, order_taps, restore_taps, unblock_taps
 
 MIB = 2**20
 
@@ -83,6 +75,32 @@ def test_it_is_xlas_own_whatever_the_channels(inputs: int, outputs: int, wide: i
     weight = draw_weight(inputs, outputs, time_taps=time_taps)
     found = convolve_here(seen, weight, bias, rows=2, wide=wide)
     np.testing.assert_allclose(found, convolve_exactly(seen, weight, bias), atol=1e-5)
+
+
+@pytest.mark.parametrize("turned", [False, True])
+@pytest.mark.parametrize(
+    ("inputs", "outputs", "rows", "wide"), [(3, 24, 2, 1), (130, 3, 2, 1), (200, 260, 4, 3), (640, 300, 30, 3)]
+)
+def test_a_weight_may_be_read_as_it_lies(inputs: int, outputs: int, rows: int, wide: int, *, turned: bool) -> None:
+    """Also in a loop over the channels; turned, it is the gradient of the convolution to `inputs` channels."""
+    x, bias = draw(2, 1, rows, 46, inputs, seed=0), draw(outputs, seed=2).astype(jnp.float32)
+    weight = draw_weight(inputs, outputs, time_taps=1)
+    own = (weight[..., ::-1, ::-1].swapaxes(0, 1) if turned else weight)[:, :, 0]
+    ordered = order_taps(own, turned=turned)
+    found = convolve_taps(
+        x,
+        x[:, :0],
+        ordered,
+        bias,
+        blocks=Blocks(rows=rows, wide=wide),
+        dtype=jnp.float32,
+        vmem_bytes=64 * MIB,
+        turned=turned,
+        interpret=True,
+    )
+    np.testing.assert_allclose(found, convolve_exactly(x, weight, bias), atol=1e-5)
+    restored = restore_taps(ordered, inputs=inputs, outputs=outputs, turned=turned)
+    np.testing.assert_array_equal(restored.astype(jnp.float32), weight[:, :, 0].astype(jnp.float32))
 
 
 def test_it_is_xlas_own_when_a_loop_goes_over_the_channels() -> None:

@@ -12,7 +12,6 @@ from jax.sharding import PartitionSpec as P
 
 from pipelines.runtime.devices.mesh import build_mesh
 from pipelines.runtime.kernels import operators
-from pipelines.runtime.kernels.conv3x3 import block_taps
 from pipelines.runtime.kernels.convolution import PictureAxes, convolve_split, double_split
 from pipelines.runtime.kernels.convolution_gradient import (
     convolve_learning,
@@ -21,6 +20,7 @@ from pipelines.runtime.kernels.convolution_gradient import (
     is_of_single_pixels,
     mix_channels,
 )
+from pipelines.runtime.kernels.taps import block_taps
 
 BATCH, INPUTS, OUTPUTS, FRAMES = 2, 6, 10, 2
 SPLITS = {
@@ -133,6 +133,21 @@ def test_gradients_are_those_of_xlas_own(
     by_xla = run(functools.partial(operators.convolve, padding=1, stride=stride))
     for found, expected in zip(by_kernel(*arrays), by_xla(*arrays), strict=True):
         np.testing.assert_allclose(found, expected, atol=1e-4)
+
+
+def test_gradients_of_what_the_mesh_does_not_divide_are_xlas_own() -> None:
+    weight, axes = draw(OUTPUTS, INPUTS, 3, 3, seed=1, scale=0.1), lay("columns")
+    arrays = draw(BATCH, INPUTS, 8, 12, seed=0), weight, draw(OUTPUTS, seed=2)
+    counted = draw(BATCH, OUTPUTS, 8, 12, seed=4)
+
+    def run(convolve: Callable[..., jax.Array]) -> Any:
+        return jax.jit(jax.grad(lambda *arrays: (convolve(*arrays) * counted).sum(), (0, 1, 2)))
+
+    found = run(functools.partial(convolve_learning, axes=axes))
+    assert "pallas_call" not in str(found.trace(*arrays).jaxpr)
+    expected = run(functools.partial(operators.convolve, padding=1))
+    for one, other in zip(found(*arrays), expected(*arrays), strict=True):
+        np.testing.assert_allclose(one, other, rtol=1e-5, atol=1e-4)
 
 
 @pytest.mark.parametrize("has_bias", [True, False])

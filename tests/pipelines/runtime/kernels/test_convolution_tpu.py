@@ -13,9 +13,9 @@ from jax.sharding import PartitionSpec as P
 
 from pipelines.plan.topologies import find_devices, find_topology
 from pipelines.runtime.devices.mesh import build_mesh
-from pipelines.runtime.kernels.conv3x3 import block_taps
 from pipelines.runtime.kernels.convolution import PictureAxes, convolve_split, double_split
 from pipelines.runtime.kernels.convolution_gradient import convolve_learning
+from pipelines.runtime.kernels.taps import block_taps
 from pipelines.runtime.kernels.upsample import double_pixels
 from tests.kept_programs import compile_for_tpu
 
@@ -80,10 +80,14 @@ def test_v4_has_room_for_rows_with_those_of_other_chips(
     assert is_kernel("convolve_taps", convolve_split, rows, x, packed, bias)
 
 
-@pytest.mark.parametrize("learnt", [0, 1], ids=["pictures", "weights"])
-@pytest.mark.parametrize("name", ["v6e-8", "v7x-8"])
+@pytest.mark.parametrize(
+    ("name", "learnt"), [("v6e-8", 0), ("v5p-8", 0), ("v4-8", 0), ("v6e-8", 1), ("v7x-8", 1)], ids=str
+)
 def test_no_convolution_of_a_gradient_is_xlas_own(v6e_8: list[Any], name: str, learnt: int) -> None:
-    """XLA's compile for seconds each, and a UNet's step has more than a hundred."""
+    """XLA's compile for seconds each, and a UNet's step has more than a hundred.
+
+    What learns is the picture or the weight; chips of small units leave gradients by the weight to XLA.
+    """
     devices = find_devices(find_topology(name))
     mesh = build_mesh(f"dp={len(devices)}", devices=devices)
     axes = PictureAxes(mesh=mesh, spec=P("dp"), learns=True)

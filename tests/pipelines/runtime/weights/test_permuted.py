@@ -6,7 +6,7 @@ import numpy as np
 import torch
 from safetensors.torch import save_file
 
-from pipelines.runtime.kernels.conv3x3 import block_taps, find_flat_shape
+from pipelines.runtime.kernels.taps import block_taps, find_flat_shape
 from pipelines.runtime.weights.lora_merge import adapt
 from pipelines.runtime.weights.lora_update import LowRank
 from pipelines.runtime.weights.permuted import PermutedTensor, TapsTensor, stack_layers, turn_convolutions
