@@ -16,16 +16,22 @@ from pipelines.runtime.devices.sharding import STACK
 AXIS = "dp"
 FEWEST_ELEMENTS = 2**16
 """Smaller arrays are on every device: splitting them saves nothing."""
+MATRIX_NDIM = 2
 
 
 def split(name: str, shape: tuple[int, ...], mesh: Mesh) -> NamedSharding:
-    """Splits the largest axis that divides, never that of a stack's layers; else the array is on every device."""
+    """Splits the largest axis that divides, never that of a stack's layers; else the array is on every device.
+
+    Of a convolution's weight (O, I, ...) it is the outputs, where they divide: it lies with its inputs along lanes, and
+    is gathered along the outputs without being put in order again.
+    """
     parts = mesh.shape[AXIS]
     first = 1 if STACK in name else 0
     axes = [axis for axis in range(first, len(shape)) if shape[axis] % parts == 0]
     if parts == 1 or not axes or math.prod(shape) < FEWEST_ELEMENTS:
         return NamedSharding(mesh, PartitionSpec())
-    chosen = max(axes, key=lambda axis: shape[axis])
+    is_convolution = len(shape) - first > MATRIX_NDIM
+    chosen = axes[0] if is_convolution else max(axes, key=lambda axis: shape[axis])
     return NamedSharding(mesh, PartitionSpec(*(AXIS if axis == chosen else None for axis in range(len(shape)))))
 
 

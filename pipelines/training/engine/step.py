@@ -32,6 +32,7 @@ from pipelines.runtime.programs.compiled import Program, Programs
 from pipelines.training.data.rows import TWIN
 from pipelines.training.engine import linear
 from pipelines.training.engine.adapters import is_lora
+from pipelines.training.engine.casting import cast
 from pipelines.training.engine.objective import Noised, Objective, sum_errors
 from pipelines.training.settings import REMATS_BY_SIZE
 
@@ -321,16 +322,13 @@ def _gather(weights: Weights, plan: StepPlan) -> Weights:
     A LoRA's are gathered before a scan, too, where the learner says so and they are not large.
     """
     replicated = NamedSharding(plan.mesh, PartitionSpec())
-    cast = {
-        name: value.astype(plan.dtype) if jnp.issubdtype(value.dtype, jnp.floating) else value
-        for name, value in weights.items()
-    }
-    adapters = {name for name in cast if is_lora(name)}
-    is_small = sum(cast[name].nbytes for name in adapters) <= MOST_EARLY_BYTES
+    adapters = {name for name in weights if is_lora(name)}
+    own = {name: cast(value, plan.dtype, is_large=name not in adapters) for name, value in weights.items()}
+    is_small = sum(own[name].nbytes for name in adapters) <= MOST_EARLY_BYTES
     early = adapters if plan.learner.gathers_adapters and is_small else set[str]()
     return {
         name: jax.lax.with_sharding_constraint(value, replicated) if STACK not in name or name in early else value
-        for name, value in cast.items()
+        for name, value in own.items()
     }
 
 
