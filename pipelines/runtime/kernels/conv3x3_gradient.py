@@ -1,8 +1,8 @@
 """The gradient of conv3x3.py's convolutions by their weights on TPU, as one Pallas kernel.
 
-XLA takes three to twelve times as long as the products alone would, and some two seconds of a processor to compile each
-(plan/TRIED.md). Here every tap is a product over all pixels of a block of rows, of what comes back, turned so that its
-pixels lie along lanes, and of the picture, a pixel to the left, as it is and a pixel to the right:
+Where matrix units are 256 x 256, XLA takes up to four times as long as the products alone would (plan/TRIED.md). Here
+every tap is a product over all pixels of a block of rows: of what comes back, turned so that its pixels lie along
+lanes, and of the picture, a pixel to the left, as it is and a pixel to the right:
 
     grid (blocks of outputs, blocks of inputs, batch, blocks of rows), the last two in order:
         the picture's rows, the ones above and below, each three times -> `seen`; what comes back -> `turned`
@@ -29,9 +29,9 @@ from jax.experimental.pallas import tpu as pltpu
 
 from pipelines.runtime.kernels.conv3x3 import SUBLANES, UNIT, pad_width
 from pipelines.runtime.kernels.taps import LANES, TAPS, fill
+from pipelines.runtime.kernels.upsample import HALF
 
 NAME = "conv3x3_gradient"
-HALF = 16  # bits of a word
 _MOST_PIXELS = 2048  # of a block, where it is more than a row
 _MOST_CHANNELS = 1280  # of a block
 _MOST_CODE = 3000  # cycles of what is unrolled, of the two matrix units that v6e has

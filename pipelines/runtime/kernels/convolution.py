@@ -118,10 +118,9 @@ def convolve_split(
 ) -> jax.Array:
     """The causal convolution (B, O, F, H, W) of x in the bias's dtype: zeros around each frame and before the first.
 
-    `before` are frames that come before x; missing ones are zeros. `weight` is as block_taps gives it, or,
-    for a single frame, as order_taps does with this `turned`.
-    Products are of bf16, as of XLA's own convolutions on TPU, their sums in fp32. Where the kernel has no room, or
-    the mesh does not divide a picture, it is XLA's own.
+    `before` are frames that come before x; missing ones are zeros. `weight` is as block_taps gives it, or, for a
+    single frame, as order_taps does with this `turned`. Products are of bf16, as of XLA's own on TPU, and their sums
+    in fp32. Where the kernel has no room, or the mesh does not divide a picture, it is XLA's own.
     """
     count, time_taps, *_ = weight.shape if weight.ndim == BLOCKED_NDIM else (math.ceil(len(bias_O) / LANES), 1)
     batch, tall, wide = axes.split

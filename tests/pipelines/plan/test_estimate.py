@@ -2,7 +2,7 @@
 
 import pytest
 
-from pipelines.plan.estimate import GRADIENT_UTILISATION, LATENCY_S, PALLAS_UTILISATION, count_chunks, estimate
+from pipelines.plan.estimate import OWN_UTILISATION, LATENCY_S, PALLAS_UTILISATION, count_chunks, estimate
 from pipelines.plan.hlo import Module
 from pipelines.plan.topologies import V5E, V5P, V6E
 from tests.pipelines.plan.test_hlo import read_excerpt
@@ -148,13 +148,15 @@ def test_short_steps_come_in_chunks_and_long_ones_alone() -> None:
     assert count_chunks(steps=50, step_s=4.0, max_chunk=8, target_s=0.1) == 50
 
 
-def test_the_gradient_of_attention_has_a_share_of_its_own() -> None:
+def test_kernels_of_gradients_have_shares_of_their_own() -> None:
     text = """
 ENTRY %main (q: bf16[4,2048,128]) -> bf16[4,2048,128] {
   %q = bf16[4,2048,128]{2,1,0} parameter(0)
-  ROOT %flash_gradient.3 = bf16[4,2048,128]{2,1,0} custom-call(%q, %q, %q), custom_call_target="tpu_custom_call", backend_config={"custom_call_config":{"cost_estimate":{"flops":"8623489024"}}}
+  ROOT %NAME.3 = bf16[4,2048,128]{2,1,0} custom-call(%q, %q, %q), custom_call_target="tpu_custom_call", backend_config={"custom_call_config":{"cost_estimate":{"flops":"8623489024"}}}
 }
 """  # noqa: E501 - one instruction a line
-    for chip in (V5P, V6E):
-        seconds = 8623489024 / (GRADIENT_UTILISATION[chip.name] * chip.peak_flops)
-        assert estimate(Module(text), chip).run.attention_s == pytest.approx(seconds)
+    for name, chip in (("flash_gradient", V5P), ("flash_gradient", V6E), ("conv3x3_gradient", V6E)):
+        found = estimate(Module(text.replace("NAME", name)), chip).run
+        seconds = 8623489024 / (OWN_UTILISATION[name][chip.name] * chip.peak_flops)
+        assert (found.attention_s or found.convolution_s) == pytest.approx(seconds)
+        assert (found.convolution_s > 0) == name.startswith("conv")
