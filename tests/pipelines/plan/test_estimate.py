@@ -2,7 +2,7 @@
 
 import pytest
 
-from pipelines.plan.estimate import OWN_UTILISATION, LATENCY_S, PALLAS_UTILISATION, count_chunks, estimate
+from pipelines.plan.estimate import LATENCY_S, OWN_UTILISATION, PALLAS_UTILISATION, count_chunks, estimate
 from pipelines.plan.hlo import Module
 from pipelines.plan.topologies import V5E, V5P, V6E
 from tests.pipelines.plan.test_hlo import read_excerpt
