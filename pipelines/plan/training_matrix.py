@@ -71,7 +71,7 @@ def write_page(file: Path, *, command: str) -> str:
         "in seconds by the clock of the machine that made this page, which had other work. Attention is counted at the",
         "share of a chip's peak that the schedule of its kernels gives: on v6e 56 % forward and 60 % backward, on",
         "v5p 95 % backward and 56 % forward, which is on the careful side there, as it is for convolutions. Their",
-        "gradients by the weight are counted at 63 % on v6e, and elsewhere are XLA's own. Made by",
+        "gradients by the weight are counted at 63 % on v6e, and are XLA's own on v5p. Made by",
         "",
         "```bash",
         command,
