@@ -27,6 +27,11 @@ WATCH_BAR = """() => {
   };
   new MutationObserver(note).observe(card, { subtree: true, childList: true, attributes: true, characterData: true });
 }"""
+WATCH_STATES = """() => {
+  const card = document.querySelector("#lu-train-cards .lu-training");
+  const seen = (globalThis.seenStates = [card.dataset.state]);
+  new MutationObserver(() => seen.push(card.dataset.state)).observe(card, { attributes: true });
+}"""
 KEEP_STREAMS = """globalThis.streams = [];
 globalThis.EventSource = class extends EventSource {
   constructor(...values) {
@@ -92,6 +97,34 @@ def test_the_bar_is_the_share_of_its_steps_and_never_goes_backwards(open_page: O
     told = [(done, int(found[1])) for done, found in steps if found]
     ahead = [done - step / 200 for done, step in told]  # what is saved is told at once, steps four times a second
     assert ahead and min(ahead) > -0.01 and max(ahead) < 0.15, "it is the steps alone"
+
+
+def test_an_answer_on_its_way_does_not_bring_an_older_state_back(open_page: OpenPage) -> None:
+    page = open_page()
+    job_id = ask(page, "late", steps=LONG)
+    while read(page, f"jobs/{job_id}")["state"] != "running":
+        page.wait_for_timeout(50)
+    held, answers = list[Any](), list[Any]()
+
+    def hold(route: Any) -> None:
+        if held:
+            route.continue_()
+        else:
+            held.append(route)
+            answers.append(route.fetch())
+
+    page.route(re.compile(rf"/api/v1/trainings/{job_id}$"), hold)
+    open_train(page)
+    while not answers:
+        page.wait_for_timeout(50)
+    call(page, "POST", f"trainings/{job_id}/pause")
+    expect(card_of(page, job_id)).to_have_attribute("data-state", "paused")
+    assert answers[0].json()["job"]["state"] == "running"
+    page.evaluate(WATCH_STATES)
+    held[0].fulfill(response=answers[0])
+    page.wait_for_timeout(500)
+    assert {*page.evaluate("seenStates")} == {"paused"}, "not even for a moment"
+    cancel(page, job_id)
 
 
 def test_after_a_lost_connection_curve_and_samples_are_whole_again(open_page: OpenPage) -> None:

@@ -84,5 +84,6 @@ interface Job {
   preview_url?: string;
   received_ms?: number;
   running_ms?: number;
+  event_id?: number;
   sheet?: any; // the output, where a grid's sheet is shown as a job
 }

@@ -215,7 +215,7 @@ function receive(kind, message) {
     return;
   }
   if (event.job) {
-    putJob(withPlace(event.job));
+    putJob({ ...withPlace(event.job), event_id: event.id });
     if (event.job.kind === "train") tellTrainingChange(event.job);
     refreshWaiting();
     if (isFinal(event.job)) {

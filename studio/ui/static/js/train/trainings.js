@@ -27,9 +27,9 @@ let isRead = false;
 
 /** Reads all of them; the cards in sight are read whole. */
 export async function loadTrainings() {
-  const { trainings: listed } = await readTrainings();
+  const { trainings: listed, last_event_id } = await readTrainings();
   for (const id of [...trainings.keys()]) if (!listed.some((one) => one.id === id)) trainings.delete(id);
-  for (const one of listed) put(one);
+  for (const one of listed) put({ ...one, last_event_id });
   isRead = true;
   drawTrainings();
   await Promise.all(listFront().map(({ id }) => look(id)));
@@ -65,15 +65,19 @@ async function look(id) {
   drawTrainings();
 }
 
-/** Events may have overtaken an answer: while one attempt runs, its steps and what was saved only grow. */
+/**
+ * Events may have overtaken an answer: a state that is older than the job's last one tells nothing of it, and while one
+ * attempt runs, its steps and what was saved only grow.
+ */
 function put(training) {
   const { id, job } = training;
   if (gone.has(id)) return;
   const [before, known] = [trainings.get(id), state.jobs.get(id)];
+  const isOld = known?.event_id > training.last_event_id;
   const isSame = job.state === "running" && known?.state === "running" && known.attempt === job.attempt;
-  const saved_step = Math.max(training.saved_step, (isSame && before?.saved_step) || 0);
+  const saved_step = Math.max(training.saved_step, ((isOld || isSame) && before?.saved_step) || 0);
   trainings.set(id, { ...before, ...training, saved_step });
-  putJob(isSame ? { ...job, step: Math.max(job.step, known.step) } : job);
+  if (!isOld) putJob(isSame ? { ...job, step: Math.max(job.step, known.step) } : job);
 }
 
 /** An event of a training: a point, a sample, a saved state, or that it was deleted. */
@@ -136,7 +140,7 @@ function lookSoon(id) {
   due.add(id);
   setTimeout(() => {
     due.delete(id);
-    look(id).catch(say);
+    if (!gone.has(id)) look(id).catch(say);
   }, REFRESH_MS);
 }
 
