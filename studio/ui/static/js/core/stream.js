@@ -135,7 +135,7 @@ async function readAll() {
   state.queue = queue;
   noteServerTime(health.engine.heartbeat_at);
   lastId = health.last_event_id;
-  replaceJobs(jobs);
+  replaceJobs(jobs.map((job) => ({ ...job, event_id: lastId })));
   readSheets();
   // Who joins late sees the last preview at once; a "v" of its own, or the browser would show an older one.
   for (const { id, kind, step } of runningJobs())
