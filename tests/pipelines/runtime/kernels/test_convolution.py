@@ -128,7 +128,7 @@ def test_gradients_are_those_of_xlas_own(
     program = str(by_kernel.trace(*arrays).jaxpr)
     assert program.count("name=convolve_taps") == (2 if stride == 1 else 1)  # backwards, and forwards if of all pixels
     assert program.count("name=spread_pixels") == stride - 1
-    # By the weight, of whole pictures.
+    # The gradient by the weight is the kernel's where a device has whole pictures.
     assert program.count("name=conv3x3_gradient") == (split == "batch" and stride == 1 and is_on)
     by_xla = run(functools.partial(operators.convolve, padding=1, stride=stride))
     for found, expected in zip(by_kernel(*arrays), by_xla(*arrays), strict=True):
