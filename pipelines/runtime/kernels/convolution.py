@@ -65,7 +65,7 @@ class PictureAxes:
         return find_vmem_bytes(self.mesh.devices.flat[0].device_kind)
 
     @property
-    def takes_gradients(self) -> bool:
+    def takes_weight_gradients(self) -> bool:
         """Whether gradients by the weight are the kernel's; chips of smaller units run XLA's own as fast."""
         return is_on("conv3x3_gradient") and (
             self.interprets or self.mesh.devices.flat[0].device_kind in CHIPS_OF_LARGE_UNITS

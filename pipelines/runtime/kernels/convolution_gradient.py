@@ -105,7 +105,7 @@ def _differentiate(x_BCHW: jax.Array, out_BOHW: jax.Array, axes: PictureAxes, dt
     batch, tall, wide = axes.split
     rows, inputs, height, width = x_BCHW.shape
     is_split = count_parts(axes.mesh, tall) * count_parts(axes.mesh, wide) > 1 or rows % count_parts(axes.mesh, batch)
-    if is_split or not axes.takes_gradients:
+    if is_split or not axes.takes_weight_gradients:
         return None
     blocks = choose_blocks(height, width, inputs=inputs, outputs=out_BOHW.shape[1], vmem_bytes=axes.vmem_bytes)
     if blocks is None:

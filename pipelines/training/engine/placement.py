@@ -16,7 +16,7 @@ from pipelines.runtime.devices.sharding import STACK
 AXIS = "dp"
 FEWEST_ELEMENTS = 2**16
 """Smaller arrays are on every device: splitting them saves nothing."""
-MATRIX_NDIM = 2
+MATRIX_NDIM = 2  # of a linear layer's weight; those of convolutions have more
 
 
 def split(name: str, shape: tuple[int, ...], mesh: Mesh) -> NamedSharding:

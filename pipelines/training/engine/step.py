@@ -319,17 +319,17 @@ def prepare_call(plan: StepPlan, weights: Weights, **options: Any) -> Callable[.
 def _gather(weights: Weights, plan: StepPlan) -> Weights:
     """Casts the weights, and gathers those outside of scans on every device; a scan gathers its layers one by one.
 
-    A LoRA's are gathered before a scan, too, where the learner says so and they are not large; with one, only small
-    weights are in fp32.
+    A LoRA's are gathered before a scan, too, where the learner says so and they are not large. Without a LoRA all
+    weights have masters in fp32; with one, only itself and a few small ones.
     """
     replicated = NamedSharding(plan.mesh, PartitionSpec())
     adapters = {name for name in weights if is_lora(name)}
-    own = {name: cast(value, plan.dtype, is_large=not adapters) for name, value in weights.items()}
-    is_small = sum(own[name].nbytes for name in adapters) <= MOST_EARLY_BYTES
+    ready = {name: cast(value, plan.dtype, is_large=not adapters) for name, value in weights.items()}
+    is_small = sum(ready[name].nbytes for name in adapters) <= MOST_EARLY_BYTES
     early = adapters if plan.learner.gathers_adapters and is_small else set[str]()
     return {
         name: jax.lax.with_sharding_constraint(value, replicated) if STACK not in name or name in early else value
-        for name, value in own.items()
+        for name, value in ready.items()
     }
 
 
