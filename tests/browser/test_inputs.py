@@ -64,6 +64,11 @@ def _make(page: Any, prompt: str) -> None:
     page.click("#lu-generate")
 
 
+def _expect_video(page: Any, prompt: str) -> None:
+    """The one of this prompt: an earlier one may still be on the canvas while pictures are sent."""
+    expect(page.locator(f"video.lu-result[aria-label='{prompt}']")).to_be_visible(timeout=20_000)
+
+
 def _read(studio: Any, path: str) -> bytes:
     with urllib.request.urlopen(f"{studio.url}{path}") as answer:
         return answer.read()
@@ -180,7 +185,7 @@ def test_a_model_of_two_pictures_asks_for_the_first_and_the_last(
     expect(page.locator(COUNT)).to_have_text("2 of 2")
     keep(page, "inputs-first-and-last")
     page.click("#lu-generate")
-    expect(page.locator("video.lu-result")).to_be_visible(timeout=20_000)
+    _expect_video(page, "It opens")
     assert len(_read_newest(studio)["recipe"]["images"]) == 2
 
 
@@ -202,7 +207,7 @@ def test_image_to_video_asks_for_its_first_picture_and_then_moves_it(
     give(page, "drop", "blue")  # the only one: it takes the other's place
     expect(page.locator(SENT)).to_have_count(1)
     page.click("#lu-generate")
-    expect(page.locator("video.lu-result")).to_be_visible(timeout=20_000)
+    _expect_video(page, "It moves")
     assert len(_read_newest(studio)["recipe"]["images"]) == 1
     expect(page.locator("#lu-use-as-input")).to_have_count(0)
 
@@ -350,7 +355,7 @@ def test_the_size_follows_a_picture_until_somebody_chooses_and_what_is_cut_off_i
     keep(page, "fit-pad-light")
     page.click("#lu-sizes [data-key='832x480x33']")
     _make(page, "It moves, whole")
-    expect(page.locator("video.lu-result")).to_be_visible(timeout=20_000)
+    _expect_video(page, "It moves, whole")
     assert _read_newest(studio)["recipe"]["fit"] == "pad"
     page.get_by_role("button", name="Remove input picture 1").click()
     _give_picture(page, encode_picture("blue", size=(90, 160)))

@@ -11,12 +11,21 @@ import pytest
 pytest.importorskip("playwright.sync_api")
 from playwright.sync_api import expect
 
+from tests.browser.held import hold_first
+
 pytestmark = pytest.mark.browser
 WAITING = ".lu-queue-item[data-state=queued]"
 NAMES = ["The first idea", "The second idea", "The third idea"]
 
 OpenPage = Callable[..., Any]
 Keep = Callable[[Any, str], None]
+
+WATCH_ORDER = """() => {
+  const list = document.querySelector("#lu-queue-list");
+  const order = () => String([...list.querySelectorAll(".lu-queue-prompt")].map((one) => one.textContent));
+  const seen = (globalThis.seenOrders = [order()]);
+  new MutationObserver(() => seen.push(order())).observe(list, { subtree: true, childList: true, characterData: true });
+}"""
 
 
 def call(studio: Any, method: str, path: str, body: Any = None) -> Any:
@@ -100,6 +109,24 @@ def test_a_job_is_moved_with_the_keyboard_and_keeps_the_focus(page_of_line: Any,
     expect_order(page, studio, 3, 1, 2)
     _expect_a_family_to_differ(page, studio)
     _expect_the_queue_to_stay_folded(page)
+
+
+def test_a_list_on_its_way_does_not_bring_an_older_order_back(page_of_line: Any, studio: Any, line: list[str]) -> None:
+    page = page_of_line
+    held = hold_first(page, r"/api/v1/jobs\?state=queued")
+    recipe = {"model": "demo-sdxl", "prompt": "The fourth idea", "steps": 2}
+    call(studio, "POST", "jobs", recipe)  # the page reads everybody's places
+    held.wait(page)
+    page.locator(WAITING).nth(2).locator(".lu-queue-open").focus()
+    page.keyboard.press("Alt+ArrowUp")
+    names = [NAMES[0], NAMES[2], NAMES[1], "The fourth idea"]
+    expect(page.locator(f"{WAITING} .lu-queue-prompt")).to_have_text(names)
+    page.wait_for_timeout(500)  # what the move changed was read
+    page.evaluate(WATCH_ORDER)
+    held.release(page)
+    assert read_order(studio) == names
+    assert page.evaluate("seenOrders.every((order) => order === seenOrders[0])"), "not even for a moment"
+    expect(page.locator(f"{WAITING} .lu-queue-prompt")).to_have_text(names)
 
 
 def _expect_a_family_to_differ(page: Any, studio: Any) -> None:

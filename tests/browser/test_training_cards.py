@@ -10,6 +10,7 @@ playwright_api = pytest.importorskip("playwright.sync_api", reason="browser test
 expect = playwright_api.expect
 
 from tests.browser.axe import run_axe
+from tests.browser.held import hold_first
 from tests.browser.test_training import draw_files
 
 OpenPage = Callable[..., Any]
@@ -99,30 +100,23 @@ def test_the_bar_is_the_share_of_its_steps_and_never_goes_backwards(open_page: O
     assert ahead and min(ahead) > -0.01 and max(ahead) < 0.15, "it is the steps alone"
 
 
-def test_an_answer_on_its_way_does_not_bring_an_older_state_back(open_page: OpenPage) -> None:
+@pytest.mark.parametrize("way", ["", "/pause"])
+def test_an_answer_on_its_way_does_not_bring_an_older_state_back(open_page: OpenPage, way: str) -> None:
     page = open_page()
     job_id = ask(page, "late", steps=LONG)
     while read(page, f"jobs/{job_id}")["state"] != "running":
         page.wait_for_timeout(50)
-    held, answers = list[Any](), list[Any]()
-
-    def hold(route: Any) -> None:
-        if held:
-            route.continue_()
-        else:
-            held.append(route)
-            answers.append(route.fetch())
-
-    page.route(re.compile(rf"/api/v1/trainings/{job_id}$"), hold)
+    held = hold_first(page, rf"/api/v1/trainings/{job_id}{way}$")
     open_train(page)
-    while not answers:
-        page.wait_for_timeout(50)
-    call(page, "POST", f"trainings/{job_id}/pause")
+    if way:
+        card_of(page, job_id).get_by_role("button", name="Pause").click()
+    answer = held.wait(page)
+    if not way:
+        call(page, "POST", f"trainings/{job_id}/pause")
     expect(card_of(page, job_id)).to_have_attribute("data-state", "paused")
-    assert answers[0].json()["job"]["state"] == "running"
+    assert answer["job"]["state"] == "running"
     page.evaluate(WATCH_STATES)
-    held[0].fulfill(response=answers[0])
-    page.wait_for_timeout(500)
+    held.release(page)
     assert {*page.evaluate("seenStates")} == {"paused"}, "not even for a moment"
     cancel(page, job_id)
 

@@ -84,6 +84,7 @@ interface Job {
   preview_url?: string;
   received_ms?: number;
   running_ms?: number;
-  event_id?: number;
+  asked_ms?: number; // when the answer was asked for
+  known_ms?: number; // as of when this is known
   sheet?: any; // the output, where a grid's sheet is shown as a job
 }

@@ -179,9 +179,19 @@ function withNames({ models, ...rest }) {
   return { ...rest, models: models.map(called) };
 }
 
-export const readJobs = (jobState) => call("GET", jobState ? `${JOBS}?state=${jobState}&limit=500` : JOBS);
-export const readEveryonesJobs = (jobState) => call("GET", `${JOBS}?state=${jobState}&limit=500&everyone=true`);
-export const readJob = (id) => call("GET", `${JOBS}/${encodeURIComponent(id)}`);
+/** With `asked_ms`, when it was asked for: events may overtake an answer. */
+async function dated(answer) {
+  const asked_ms = performance.now();
+  return { ...(await answer), asked_ms };
+}
+
+export const readJobs = (jobState) => datedJobs(call("GET", jobState ? `${JOBS}?state=${jobState}&limit=500` : JOBS));
+async function datedJobs(answer) {
+  const { jobs, asked_ms } = await dated(answer);
+  return jobs.map((job) => ({ ...job, asked_ms }));
+}
+export const readEveryonesJobs = (jobState) => datedJobs(call("GET", `${JOBS}?state=${jobState}&limit=500&everyone=true`));
+export const readJob = (id) => dated(call("GET", `${JOBS}/${encodeURIComponent(id)}`));
 /** `preset` is the id of the one that the settings came from, if any. */
 export const submitJob = (recipe, preset = null) => call("POST", JOBS + ofPreset(preset), recipe);
 export const submitJobs = (sweep, preset = null) => call("POST", `${JOBS}/many${ofPreset(preset)}`, sweep);
@@ -194,7 +204,7 @@ export const submitGrid = (grid) => call("POST", "api/v1/grids", grid);
 export const estimateJob = (recipe) => call("POST", "api/v1/estimate", recipe);
 export const cancelJob = (id) => call("DELETE", `${JOBS}/${encodeURIComponent(id)}`);
 export const retryJob = (id) => call("POST", `${JOBS}/${encodeURIComponent(id)}/retry`);
-export const editJob = (id, recipe) => call("PATCH", `${JOBS}/${encodeURIComponent(id)}`, recipe);
+export const editJob = (id, recipe) => dated(call("PATCH", `${JOBS}/${encodeURIComponent(id)}`, recipe));
 export const duplicateJob = (id) => call("POST", `${JOBS}/${encodeURIComponent(id)}/duplicate`);
 export const moveJob = (id, before) => call("POST", `${JOBS}/${encodeURIComponent(id)}/move`, { before });
 export const cancelJobs = (scope) => call("POST", `${JOBS}/cancel`, { scope });
@@ -244,12 +254,12 @@ export const cancelPlan = () => call("DELETE", `${SYSTEM}/plan`);
 
 const TRAININGS = "api/v1/trainings";
 const trainingPath = (id) => `${TRAININGS}/${encodeURIComponent(id)}`;
-export const readTrainings = () => call("GET", `${TRAININGS}?limit=200`);
+export const readTrainings = () => dated(call("GET", `${TRAININGS}?limit=200`));
 export const readTrainingChoices = () => call("GET", `${TRAININGS}/choices`);
-export const readTraining = (id) => call("GET", trainingPath(id));
+export const readTraining = (id) => dated(call("GET", trainingPath(id)));
 export const submitTraining = (asked) => call("POST", TRAININGS, asked);
-export const pauseTraining = (id) => call("POST", `${trainingPath(id)}/pause`);
-export const continueTraining = (id) => call("POST", `${trainingPath(id)}/continue`);
+export const pauseTraining = (id) => dated(call("POST", `${trainingPath(id)}/pause`));
+export const continueTraining = (id) => dated(call("POST", `${trainingPath(id)}/continue`));
 export const deleteTraining = (id) => call("DELETE", trainingPath(id));
 
 const PRESETS = "api/v1/presets";

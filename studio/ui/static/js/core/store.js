@@ -25,6 +25,7 @@ export const state = {
   loras: null, // the files here, with the models that each fits; null: not read yet
   unusableLoras: [], // files of the same folder that no recipe can name, with the reason
   queue: { is_paused: false },
+  line_ms: 0, // when the order of waiting jobs last changed: what was asked before tells of the old one
   usage: null, // what one's own jobs have cost so far
   /** @type {Map<string, Job>} */
   jobs: new Map(), // id -> job, with `received_ms` for countdowns and `preview_url` while it runs
@@ -81,14 +82,29 @@ const asShown = (job) => ({
   ...(job.reason && job.reason !== PAUSED ? { reason: said(job, "reason") } : {}),
 });
 
-/** @param {Job} job */
+/**
+ * An answer of the server has `asked_ms`: what happened since then, it may not know, and it is left out where an event,
+ * a later answer or the page itself has said something of the job meanwhile.
+ * @param {Job} job
+ */
 export function putJob(job) {
   const before = state.jobs.get(job.id);
+  if (job.asked_ms < before?.known_ms) return;
+  const [known_ms, received_ms] = [job.asked_ms ?? performance.now(), performance.now()];
   const running_ms = runningSince({ ...before, ...job }, before);
-  state.jobs.set(job.id, { ...before, ...asShown(job), running_ms, received_ms: performance.now() });
+  state.jobs.set(job.id, { ...before, ...asShown(withPlace(job, before)), running_ms, known_ms, received_ms });
   if (job.state !== "running" && job.state !== undefined) delete state.jobs.get(job.id).preview_url;
   if (state.view.jobId === job.id && state.view.image >= state.jobs.get(job.id).outputs?.length) state.view.image = null;
   changed();
+}
+
+/** A job by itself does not know the whole line: what a list said of its place holds until the next one is read. */
+function withPlace(job, before) {
+  if (job.state !== "queued" || before?.state !== "queued") return job;
+  const isListed = job.position !== null && job.position !== undefined;
+  if (isListed && !(job.asked_ms < state.line_ms)) return job;
+  const { position, reason, eta_s, eta_error_s } = before;
+  return { ...job, position, reason, eta_s, eta_error_s };
 }
 
 /** @param {Job[]} jobs */
@@ -101,6 +117,7 @@ export function replaceJobs(jobs) {
         ...asShown(job),
         preview_url: job.state === "running" ? before.get(job.id)?.preview_url : undefined,
         running_ms: runningSince(job, before.get(job.id)),
+        known_ms: job.asked_ms,
         received_ms: performance.now(),
       },
     ]),
@@ -114,8 +131,10 @@ export function replaceJobs(jobs) {
  * @param {Job[]} jobs
  */
 export function putOthers(jobs) {
-  const received_ms = performance.now();
-  state.others = new Map(jobs.map((job) => [job.id, { ...asShown(job), received_ms, running_ms: runningSince(job) }]));
+  const [before, received_ms] = [state.others, performance.now()];
+  const isOld = (job) => job.asked_ms < before?.get(job.id)?.known_ms;
+  const shown = (job) => ({ ...asShown(job), received_ms, running_ms: runningSince(job) });
+  state.others = new Map(jobs.map((job) => [job.id, isOld(job) ? before.get(job.id) : shown(job)]));
   changed();
 }
 

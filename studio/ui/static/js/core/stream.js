@@ -135,7 +135,7 @@ async function readAll() {
   state.queue = queue;
   noteServerTime(health.engine.heartbeat_at);
   lastId = health.last_event_id;
-  replaceJobs(jobs.map((job) => ({ ...job, event_id: lastId })));
+  replaceJobs(jobs);
   readSheets();
   // Who joins late sees the last preview at once; a "v" of its own, or the browser would show an older one.
   for (const { id, kind, step } of runningJobs())
@@ -167,7 +167,7 @@ async function readSheets() {
 /** The newest jobs, and everything that runs or waits, however long ago it was asked for. */
 async function readEveryJob() {
   const lists = await Promise.all([readJobs(), readJobs("queued"), readJobs("running")]);
-  return lists.flatMap((list) => list.jobs);
+  return lists.flat();
 }
 
 /** After a change of the whole line, of which events of single jobs say nothing. */
@@ -175,12 +175,9 @@ export function readJobsAnew() {
   clearTimeout(jobsTimer);
   jobsTimer = setTimeout(async () => {
     const jobs = await readEveryJob().catch(() => null); // the stream notices a lost server
-    for (const job of jobs ?? []) if (isNews(job)) putJob(job);
+    for (const job of jobs ?? []) if (state.jobs.has(job.id)) putJob(job);
   }, REFRESH_MS);
 }
-
-/** An event may have overtaken the answer: what has ended does not run again because of it. */
-const isNews = (job) => state.jobs.get(job.id)?.state === job.state;
 
 function receive(kind, message) {
   const event = parseJson(message.data);
@@ -188,6 +185,7 @@ function receive(kind, message) {
   noteServerTime(event.at);
   if (kind === "queue.changed") {
     state.queue = { ...state.queue, is_paused: event.is_paused };
+    state.line_ms = Math.max(state.line_ms, performance.now());
     changed();
     readJobsAnew();
     return;
@@ -215,7 +213,7 @@ function receive(kind, message) {
     return;
   }
   if (event.job) {
-    putJob({ ...withPlace(event.job), event_id: event.id });
+    putJob(event.job);
     if (event.job.kind === "train") tellTrainingChange(event.job);
     refreshWaiting();
     if (isFinal(event.job)) {
@@ -234,14 +232,6 @@ function receive(kind, message) {
   else putJob({ id: job.id, ...pickProgress(event) });
 }
 
-/** Events of one job do not know the whole line: what a list said of its place holds until the next one is read. */
-function withPlace(job) {
-  const before = state.jobs.get(job.id);
-  if (job.state !== "queued" || before?.state !== "queued") return job;
-  const { position, reason, eta_s, eta_error_s } = before;
-  return { ...job, position, reason, eta_s, eta_error_s };
-}
-
 /** What an event of a running job says of it. */
 export function pickProgress({ state: jobState, phase, phase_done, phase_total, phase_detail, step, steps, eta_s }) {
   return { state: jobState, phase, phase_done, phase_total, phase_detail, step, steps, eta_s };
@@ -252,7 +242,7 @@ function refreshWaiting() {
   clearTimeout(waitingTimer);
   waitingTimer = setTimeout(async () => {
     if (![...state.jobs.values()].some((job) => job.state === "queued")) return;
-    const { jobs } = await readJobs("queued").catch(() => ({ jobs: [] }));
+    const jobs = await readJobs("queued").catch(() => []);
     for (const job of jobs) if (state.jobs.get(job.id)?.state === "queued") putJob(job);
   }, REFRESH_MS);
 }

@@ -24,6 +24,7 @@ const EDGE_PX = 36; // this near to the list's end it scrolls
 const SCROLL_PX = 10;
 
 let drag = null;
+let moving = 0; // moves that the server has not answered yet
 
 /** While somebody holds an item, the list does not redraw under the hand. */
 export const isDragging = () => drag !== null;
@@ -36,7 +37,13 @@ async function moveBefore(job, before) {
   line.forEach((other, index) => (state.jobs.get(other.id).position = positions[index]));
   changed();
   setText(find("lu-queue-live"), t("queue.moved", { place: line.indexOf(job) + 1, total: line.length, prompt: nameOf(job) }));
+  moving += 1;
+  state.line_ms = Infinity; // no answer knows the new order until the server does
   await attempt(() => moveJob(job.id, before));
+  moving -= 1;
+  if (moving) return;
+  state.line_ms = performance.now();
+  readJobsAnew();
 }
 
 /** One place up (-1) or down (1) in what the list shows. */

@@ -62,7 +62,8 @@ function receive(message) {
   const event = parseJson(message.data);
   const job = state.others?.get(event.job_id);
   if (job && !event.job) {
-    state.others.set(job.id, { ...job, ...pickProgress(event), received_ms: performance.now() });
+    const received_ms = performance.now();
+    state.others.set(job.id, { ...job, ...pickProgress(event), received_ms, known_ms: received_ms });
     changed();
   } else if (!state.jobs.has(event.job_id) || event.job) readSoon();
 }
@@ -72,6 +73,6 @@ function readSoon() {
   readTimer = setTimeout(async () => {
     const lists = await Promise.all([readEveryonesJobs("running"), readEveryonesJobs("queued")]).catch(() => null);
     if (!lists || !state.others) return;
-    putOthers(lists.flatMap(({ jobs }) => jobs).filter((job) => job.owner !== state.me.owner));
+    putOthers(lists.flat().filter((job) => job.owner !== state.me.owner));
   }, REFRESH_MS);
 }

@@ -20,6 +20,8 @@ const NEWS_S = 86_400; // how long what failed stands above the form: a night an
 const trainings = new Map(); // id -> training; with points and samples once they are read
 /** @type {Map<string, any[]>} */
 const missed = new Map(); // id -> events heard since its reading began
+/** @type {Map<string, number>} */
+const changed_ms = new Map(); // id -> when an event last told of its state, or of what was saved
 const told = new Map(); // id -> what was last said of it to those who do not see the cards
 const due = new Set(); // ids that are read in a moment
 const gone = new Set(); // ids of those that were deleted, of which answers on their way tell nothing
@@ -27,9 +29,9 @@ let isRead = false;
 
 /** Reads all of them; the cards in sight are read whole. */
 export async function loadTrainings() {
-  const { trainings: listed, last_event_id } = await readTrainings();
+  const { trainings: listed, asked_ms } = await readTrainings();
   for (const id of [...trainings.keys()]) if (!listed.some((one) => one.id === id)) trainings.delete(id);
-  for (const one of listed) put({ ...one, last_event_id });
+  for (const one of listed) put({ ...one, asked_ms });
   isRead = true;
   drawTrainings();
   await Promise.all(listFront().map(({ id }) => look(id)));
@@ -65,19 +67,14 @@ async function look(id) {
   drawTrainings();
 }
 
-/**
- * Events may have overtaken an answer: a state that is older than the job's last one tells nothing of it, and while one
- * attempt runs, its steps and what was saved only grow.
- */
+/** Events may have overtaken an answer: of what they change it tells nothing then. */
 function put(training) {
-  const { id, job } = training;
+  const { id, job, asked_ms } = training;
   if (gone.has(id)) return;
-  const [before, known] = [trainings.get(id), state.jobs.get(id)];
-  const isOld = known?.event_id > training.last_event_id;
-  const isSame = job.state === "running" && known?.state === "running" && known.attempt === job.attempt;
-  const saved_step = Math.max(training.saved_step, ((isOld || isSame) && before?.saved_step) || 0);
-  trainings.set(id, { ...before, ...training, saved_step });
-  if (!isOld) putJob(isSame ? { ...job, step: Math.max(job.step, known.step) } : job);
+  const before = trainings.get(id);
+  const { saved_step, pause_requested, loras } = asked_ms < changed_ms.get(id) && before ? before : training;
+  trainings.set(id, { ...before, ...training, saved_step, pause_requested, loras });
+  putJob({ ...job, asked_ms });
 }
 
 /** An event of a training: a point, a sample, a saved state, or that it was deleted. */
@@ -104,13 +101,18 @@ function take(event) {
     const { step, number, prompt, width, height, url } = event;
     const others = training.samples.filter((one) => one.step !== step || one.number !== number);
     training.samples = [...others, { step, number, prompt, width, height, url }];
-  } else training.saved_step = event.step;
+  } else {
+    training.saved_step = event.step;
+    changed_ms.set(training.id, performance.now());
+  }
   return true;
 }
 
 /** A job of the kind `train` changed its state. */
 export function noteTraining(job) {
-  if (job.kind === "train") lookSoon(job.id);
+  if (job.kind !== "train") return;
+  changed_ms.set(job.id, performance.now());
+  lookSoon(job.id);
 }
 
 /** One ended while the page looks on: whoever is elsewhere learns of it, and what it learnt can be used at once. */
@@ -146,7 +148,7 @@ function lookSoon(id) {
 
 function forget(id) {
   gone.add(id);
-  for (const known of [trainings, missed, told]) known.delete(id);
+  for (const known of [trainings, missed, changed_ms, told]) known.delete(id);
   drawTrainings();
   for (const { id: next, points } of listFront()) if (!points) lookSoon(next); // the one before it is the last now
 }
