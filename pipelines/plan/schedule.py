@@ -102,7 +102,7 @@ def measure(tiles: Tiles, *, heads: int, width: int, topology: Topology | None =
         (file,) = (one for one in Path(folder).glob("*flash_attention*final_bundles.txt") if "schedule" not in one.name)
         cycles, small_cycles, *_ = list_loop_cycles(file.read_text("utf-8"))
     group = choose_group(heads, width)
-    flops = count_flops(batch=1, heads=group, width=width, queries=tiles.queries, keys=tiles.step)
+    flops = count_flops(batch=1, heads=group, block=group * width, queries=tiles.queries, keys=tiles.step)
     cores = 2 if chip.name in _TWO_CORES else 1
     at_once = cores * flops * chip.clock_hz / chip.peak_flops  # cycles at the peak
     return Busy(

@@ -37,13 +37,11 @@ def attend_with_gradient(
     batch, heads, _, width = query_BHLD.shape
     spec = P(rows) if rows is not None and batch % count_parts(mesh, rows) == 0 else P()
     vmem_bytes = find_vmem_bytes(mesh.devices.flat[0].device_kind)
-    # Heads that fill a vector side by side stay so, perhaps with an empty one: XLA drops these transpositions against
-    # those before and after. Others come first, as heads.py takes them apart, each as a row of its own, filled up to
-    # whole vectors with zeros.
+    # Heads that fill a vector side by side stay so: XLA drops these transpositions against those before and after.
+    # Others come first, as heads.py takes them apart, each as a row of its own, filled up to whole vectors with zeros.
     is_apart = width >= LANES or LANES % width != 0
-    empty = 0 if is_apart else -heads % (LANES // width)
-    options: Any = {"scale": scale, "vmem_bytes": vmem_bytes, "interpret": interpret}
-    attend = _attend(heads=1 if is_apart else heads + empty, **options)
+    heads_of_block = {"heads": 1} if is_apart else {"heads": heads, "group": LANES // width}
+    attend = _attend(**heads_of_block, scale=scale, vmem_bytes=vmem_bytes, interpret=interpret)
 
     def run(query: jax.Array, key: jax.Array, value: jax.Array, *lengths: jax.Array) -> jax.Array:
         if is_apart:
@@ -51,7 +49,7 @@ def attend_with_gradient(
             apart = (_fill(x.reshape(-1, x.shape[2], width), -width % LANES) for x in (query, key, value))
             return attend(*apart, *repeated)[..., :width].reshape(query.shape)
         merged = (x.swapaxes(1, 2).reshape(x.shape[0], -1, heads * width) for x in (query, key, value))
-        out = attend(*(_fill(x, empty * width) for x in merged), *lengths)[..., : heads * width]
+        out = attend(*merged, *lengths)
         return out.reshape(query.shape[0], -1, heads, width).swapaxes(1, 2)
 
     arrays = (query_BHLD, key_BHLD, value_BHLD, *(() if key_lengths is None else (key_lengths,)))

@@ -152,7 +152,8 @@ def choose_tile(length: int, sizes: range) -> int:
     return min(sizes, key=lambda size: (-length % size, -size))
 
 
-_STATIC = ("heads", "scale", "tiles", "vmem_bytes", "window", "key_length", "bounds_logits", "tells_sums", "interpret")
+_SIZES = ("heads", "group", "scale", "tiles", "vmem_bytes", "window", "key_length")
+_STATIC = (*_SIZES, "bounds_logits", "tells_sums", "interpret")
 
 
 @functools.partial(jax.jit, static_argnames=_STATIC, inline=True)
@@ -163,6 +164,7 @@ def flash_attention(
     *,
     heads: int,
     scale: float,
+    group: int | None = None,
     tiles: Tiles | None = None,
     vmem_bytes: int = int(USABLE * VMEM_BYTES["TPU v6e"]),
     window: int | None = None,
@@ -180,15 +182,17 @@ def flash_attention(
     keys j with |i - j| <= window, and `first_query` is the first one's i. Keys from `key_length` on are seen by nobody,
     and those from a row's own length on by nobody of that row: at least FIRST_KEYS, known when the kernel runs; there
     is no window then. Queries are multiplied by their gain, fp32, first. With `bounds_logits` tiles whose logits are
-    small take no maximum; the others do. With `tells_sums` it is a pair, with the binary logarithms of the
-    exponentials' sums (batch, heads, query length), fp32, from which flash_gradient.py starts. `interpret` runs the
-    kernel without a TPU.
+    small take no maximum; the others do. A `group` of heads lies side by side in a block, and the last block may hold
+    fewer. With `tells_sums` it is a pair, with the binary logarithms of the exponentials' sums, fp32, (batch, heads
+    filled up to whole groups, query length), from which flash_gradient.py starts. `interpret` runs the kernel without a
+    TPU.
     """
     assert window is None or key_lengths_B is None, "rows of their own lengths have no window"
     batch, query_length, channels = query_BLC.shape
     key_length = key_BLC.shape[1] if key_length is None else key_length
     width = channels // heads
-    group = choose_group(heads, width)
+    group = choose_group(heads, width) if group is None else group
+    blocks = pl.cdiv(heads, group)
     block = group * width
     itemsize = max(x.dtype.itemsize for x in (query_BLC, key_BLC, value_BLC))
     if tiles is None:
@@ -196,7 +200,7 @@ def flash_attention(
         sizes = {"group": group, "width": width, "itemsize": itemsize, "vmem_bytes": vmem_bytes}
         tiles = choose_tiles(query_length, near, **sizes)
     band = _Band(tiles=tiles, key_length=key_length, window=window)
-    grid = (batch, heads // group, pl.cdiv(query_length, tiles.queries), band.visits)
+    grid = (batch, blocks, pl.cdiv(query_length, tiles.queries), band.visits)
     by_query = lambda b, h, i, j, *_: (b, i, h)  # noqa: ARG005, E731 - Pallas's index maps
     by_key = lambda b, h, i, j, *places: (b, band.find_first(i, *places[: window is not None]) + j, h)  # noqa: E731
     places = () if window is None else (jnp.full((1,), first_query, jnp.int32),)
@@ -217,6 +221,7 @@ def flash_attention(
         bounds_logits=bounds_logits,
         band=band,
         width=width,
+        left=heads - (blocks - 1) * group,
         factor=scale * math.log2(math.e),
         query_length=query_length,
         tells_sums=tells_sums,
@@ -224,7 +229,7 @@ def flash_attention(
     out_shape: Any = jax.ShapeDtypeStruct(query_BLC.shape, value_BLC.dtype)
     out_specs: Any = pl.BlockSpec((None, tiles.queries, block), by_query)
     if tells_sums:
-        sums = jax.ShapeDtypeStruct((batch, heads // group, group, query_length), jnp.float32)
+        sums = jax.ShapeDtypeStruct((batch, blocks, group, query_length), jnp.float32)
         by_head = lambda b, h, i, j, *_: (b, h, 0, i)  # noqa: ARG005, E731
         out_shape = out_shape, sums
         out_specs = out_specs, pl.BlockSpec((None, None, group, tiles.queries), by_head)
@@ -256,7 +261,7 @@ def flash_attention(
             flops=count_flops(
                 batch=batch,
                 heads=heads,
-                width=width,
+                block=block,
                 queries=grid[2] * tiles.queries,
                 keys=count_keys(tiles, key_length, window),
             ),
@@ -267,7 +272,7 @@ def flash_attention(
         interpret=interpret,
         name="flash_attention",
     )(*places, query_BLC, key_BLC, value_BLC, *gains)
-    return (found[0], found[1].reshape(batch, heads, query_length)) if tells_sums else found
+    return (found[0], found[1].reshape(batch, -1, query_length)) if tells_sums else found
 
 
 def find_longest(key_BLC: jax.Array, *, width: int, group: int) -> jax.Array:
@@ -283,9 +288,9 @@ def find_longest(key_BLC: jax.Array, *, width: int, group: int) -> jax.Array:
     return 1.01 * sums_BLH.max(1).reshape(batch, -1, group).max(2)  # bf16 has rounded by up to 0.4 %
 
 
-def count_flops(*, batch: int, heads: int, width: int, queries: int, keys: int) -> int:
-    """Floating-point operations of the matrix units: heads share a block, each over all of its lanes."""
-    return 4 * batch * heads * queries * keys * max(LANES, choose_group(heads, width) * width)
+def count_flops(*, batch: int, heads: int, block: int, queries: int, keys: int) -> int:
+    """Floating-point operations of the matrix units: heads share a block of features, each over all of its lanes."""
+    return 4 * batch * heads * queries * keys * max(LANES, block)
 
 
 def count_keys(tiles: Tiles, key_length: int, window: int | None = None) -> int:
@@ -365,13 +370,15 @@ def _kernel(
     bounds_logits: bool,
     band: _Band,
     width: int,
+    left: int,
     factor: float,
     query_length: int,
     tells_sums: bool,
 ) -> None:
     """One tile of queries against one tile of keys; maxima, totals and sums of earlier keys are in VMEM.
 
-    A maximum is the same in all sublanes; a total is the sum over its sublanes.
+    A maximum is the same in all sublanes; a total is the sum over its sublanes. The last block holds the heads that are
+    `left`.
     """
     tiles, window = band.tiles, band.window
     length_refs, refs = refs[:has_lengths], refs[has_lengths:]
@@ -388,6 +395,8 @@ def _kernel(
     first_key = (band.find_first(row, *place_refs) + column) * tiles.keys
     first_query = row * tiles.queries + (place_refs[0][0] if place_refs else 0)
     group = scaled_ref.shape[0]
+    is_uneven = left < group
+    is_last_block = pl.program_id(1) == pl.num_programs(1) - 1 if is_uneven else None
     kept_refs = (maximum_ref, total_ref, sum_ref)
 
     def clear() -> None:
@@ -407,15 +416,18 @@ def _kernel(
         lane = jax.lax.broadcasted_iota(jnp.int32, query.shape, 1)
         for head in range(group):  # what lies past the end may be anything, and must not look like an excess
             is_own = (index < query_length) & (lane >= head * width) & (lane < (head + 1) * width)
+            if is_last_block is not None and head >= left:
+                is_own &= ~is_last_block
             scaled_ref[head] = jnp.where(is_own, query, 0.0).astype(scaled_ref.dtype)
         maximum_ref[...] = jnp.full_like(maximum_ref, MASKED)
         clear()
         if small_ref is not None:
             small_ref[0] = has_small_logits().astype(jnp.int32)
 
-    def compute_logits(first: Any, count: int, head: int, queries: slice, *, is_masked: bool) -> jax.Array:
-        """(count / 8, 8, queries), of the keys from `first` of the tile on."""
-        key, query = key_ref[pl.ds(first, count), :], scaled_ref[head, queries, :]
+    def compute_logits(first: Any, count: int, head: int, queries: slice, *, is_masked: bool, heads: int) -> jax.Array:
+        """(count / 8, 8, queries), of the keys from `first` of the tile on, in a block of so many heads."""
+        lanes = slice(None) if heads == group else slice(0, heads * width)  # behind them may be anything
+        key, query = key_ref[pl.ds(first, count), lanes], scaled_ref[head, queries, lanes]
         logits = jax.lax.dot_general(key, query, _ROWS_BY_ROWS, preferred_element_type=jnp.float32)
         if is_masked:
             logits = jnp.where(is_seen(first_key + first, first_query + queries.start, logits.shape), logits, MASKED)
@@ -436,13 +448,14 @@ def _kernel(
             value = jnp.where(index < key_length, value, jnp.zeros_like(value))
         return value.T[head * width : (head + 1) * width]
 
-    def raise_maximum(first: Any, count: int, *, is_masked: bool) -> None:
+    def raise_maximum(first: Any, count: int, *, is_masked: bool, heads: int) -> None:
         """Raises the running maximum to that of these keys; totals and sums become relative to it."""
-        for head in range(group):
+        compute = functools.partial(compute_logits, is_masked=is_masked, heads=heads)
+        for head in range(heads):
             for queries in cut_squares(tiles.queries):
                 highest = before = maximum_ref[head, :, queries]
                 for keys in cut_squares(count):
-                    own = compute_logits(first + keys.start, keys.stop - keys.start, head, queries, is_masked=is_masked)
+                    own = compute(first + keys.start, keys.stop - keys.start, head, queries)
                     highest = jnp.maximum(highest, own.max(axis=0))
                 change(head, queries, before, highest)
 
@@ -457,15 +470,16 @@ def _kernel(
         total_ref[head, :, queries] = fade * (total_ref[head, :, queries] + total)
         sum_ref[rows, queries] = fade[:1] * (sum_ref[rows, queries] + sums)
 
-    def add_keys(first: Any, count: int, *, is_masked: bool, is_small: bool = False) -> None:
+    def add_keys(first: Any, count: int, *, is_masked: bool, heads: int, is_small: bool = False) -> None:
         """Runs one step: while logits of one square are computed, so are weights of another and sums of a third."""
         ahead = AHEAD_SMALL if is_small else AHEAD
         squares = [
             _Square(head=head, queries=queries, offset=keys.start, size=keys.stop - keys.start)
-            for head in range(group)
+            for head in range(heads)
             for queries in cut_squares(tiles.queries)
             for keys in cut_squares(count)
         ]
+        compute = functools.partial(compute_logits, is_masked=is_masked, heads=heads)
         logits: dict[int, jax.Array] = {}
         weights: dict[int, jax.Array] = {}
         statistics: dict[int, tuple[jax.Array, jax.Array, jax.Array]] = {}
@@ -474,7 +488,7 @@ def _kernel(
             if turn < len(squares):
                 square = squares[turn]
                 at = first + square.offset
-                logits[turn] = compute_logits(at, square.size, square.head, square.queries, is_masked=is_masked)
+                logits[turn] = compute(at, square.size, square.head, square.queries)
             if 0 <= (now := turn - ahead) < len(squares):
                 square, own = squares[now], logits.pop(now)
                 if square.offset == 0:
@@ -543,27 +557,35 @@ def _kernel(
     each = each_step if window is None else each_near_step
 
     def count_tile() -> None:
-        """Counts a tile of keys in the way that its queries allow."""
-        if small_ref is None:
-            count_relative()
+        """Counts a tile of keys for the heads of its block."""
+        if is_last_block is not None:
+            pl.when(is_last_block)(lambda: count_heads(left))
+            pl.when(~is_last_block)(lambda: count_heads(group))
         else:
-            pl.when(small_ref[0] == 1)(lambda: each(functools.partial(add_keys, is_small=True)))
-            pl.when(small_ref[0] == 0)(count_relative)
+            count_heads(group)
 
-    def count_relative() -> None:
+    def count_heads(heads: int) -> None:
+        """Counts it in the way that its queries allow."""
+        if small_ref is None:
+            count_relative(heads)
+        else:
+            pl.when(small_ref[0] == 1)(lambda: each(functools.partial(add_keys, heads=heads, is_small=True)))
+            pl.when(small_ref[0] == 0)(lambda: count_relative(heads))
+
+    def count_relative(heads: int) -> None:
         """Relative to the maximum of the keys before; once more, after their own, where that was too far off."""
         if window is None:
-            pl.when(column == 0)(lambda: raise_maximum(0, FIRST_KEYS, is_masked=is_cut))
+            pl.when(column == 0)(lambda: raise_maximum(0, FIRST_KEYS, is_masked=is_cut, heads=heads))
         else:  # a query that has seen no key yet has no maximum to start from
             is_new = (column == 0) | (first_key <= first_query + tiles.queries - 1 - window)
-            pl.when(is_new)(lambda: each_near_step(raise_maximum, is_masked=True))
+            pl.when(is_new)(lambda: each_near_step(functools.partial(raise_maximum, heads=heads), is_masked=True))
         if saved_refs:
             pl.when(column > 0)(save)
 
         def attempt(is_second: jax.Array) -> jax.Array:
             pl.when(is_second == 1)(restore)
             excess_ref[...] = jnp.zeros_like(excess_ref)
-            each(add_keys)
+            each(functools.partial(add_keys, heads=heads))
             return jnp.where((is_second == 0) & (excess_ref[...].max() > EXCESS), 1, 2)
 
         jax.lax.while_loop(lambda turn: turn < 2, attempt, jnp.int32(0))
@@ -599,7 +621,7 @@ def _kernel(
         for head in range(group):
             rows = slice(head * width, (head + 1) * width)
             total = total_ref[head].sum(axis=0, keepdims=True)
-            if window is not None:  # tokens that only fill up may see no key
+            if window is not None or is_uneven:  # tokens that only fill up may see no key, and no head has any there
                 total = jnp.maximum(total, jnp.finfo(jnp.float32).tiny)
             sum_ref[rows, :] = sum_ref[rows, :] / total
             if sums_ref is not None:

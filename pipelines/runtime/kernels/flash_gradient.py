@@ -99,7 +99,7 @@ def count_vmem_bytes(part: Part, *, group: int, width: int, itemsize: int) -> in
     return streamed + prepared + told + sums + turned + 3 * SQUARE * SQUARE * 2 * (4 + itemsize)
 
 
-_STATIC = ("heads", "scale", "part", "vmem_bytes", "interpret")
+_STATIC = ("heads", "group", "scale", "part", "vmem_bytes", "interpret")
 
 
 @functools.partial(jax.jit, static_argnames=_STATIC, inline=True)
@@ -114,25 +114,26 @@ def differentiate(  # noqa: PLR0917 - arrays
     heads: int,
     scale: float,
     vmem_bytes: int,
+    group: int | None = None,
     key_lengths_B: jax.Array | None = None,
     part: Part | None = None,
     interpret: bool = False,
 ) -> tuple[jax.Array, jax.Array, jax.Array]:
     """Returns the gradients of queries, keys and values, each as the array itself: (batch, length, heads * width).
 
-    `out` and `sums` are what flash_attention gave with `tells_sums`, of the same `scale` and `key_lengths`, and
+    `out` and `sums` are what flash_attention gave with `tells_sums`, of the same `scale`, `group` and `key_lengths`;
     `gradient` is that of `out`. `vmem_bytes` is what find_vmem_bytes says of the chip; the part is chosen to fit.
     `interpret` runs the kernel without a TPU.
     """
     batch, query_length, channels = query_BLC.shape
     key_length, width = key_BLC.shape[1], channels // heads
-    group = choose_group(heads, width)
+    group = choose_group(heads, width) if group is None else group
     itemsize = query_BLC.dtype.itemsize
     if part is None:
         sizes = {"group": group, "width": width, "itemsize": itemsize, "vmem_bytes": vmem_bytes}
         part = choose_part(query_length, key_length, **sizes)
     needed = int(_SLACK * count_vmem_bytes(part, group=group, width=width, itemsize=itemsize))
-    sums = sums_BHL.reshape(batch, heads // group, group, query_length)
+    sums = sums_BHL.reshape(batch, -1, group, query_length)
     query_gradients, key_gradients, value_gradients = [], [], []
     for start in range(0, key_length, part.keys):
         keys = slice(start, start + part.keys)
@@ -177,7 +178,7 @@ def _run(  # noqa: PLR0917 - arrays
     """Runs the kernel for all keys that it is given; the queries' gradients are in fp32 if they are `wide`."""
     batch, query_length, channels = query_BLC.shape
     key_length, width = key_BLC.shape[1], channels // heads
-    group = choose_group(heads, width)
+    _, blocks, group, _ = sums_BNGL.shape
     block = group * width
     dtype = query_BLC.dtype
     visits = pl.cdiv(key_length, tiles.keys)
@@ -195,7 +196,7 @@ def _run(  # noqa: PLR0917 - arrays
     counted = count_flops(
         batch=batch,
         heads=heads,
-        width=width,
+        block=block,
         queries=rows * tiles.queries,
         keys=tiles.step * (key_length // tiles.step) + LANES * pl.cdiv(key_length % tiles.step, LANES),
     )
@@ -204,6 +205,7 @@ def _run(  # noqa: PLR0917 - arrays
             _kernel,
             tiles=tiles,
             width=width,
+            left=heads - (blocks - 1) * group,
             scale=scale,
             query_length=query_length,
             key_length=key_length,
@@ -216,7 +218,7 @@ def _run(  # noqa: PLR0917 - arrays
         ],
         grid_spec=pltpu.PrefetchScalarGridSpec(
             num_scalar_prefetch=len(places),
-            grid=(batch, heads // group, rows, visits),
+            grid=(batch, blocks, rows, visits),
             in_specs=[of_queries, of_keys, of_keys, of_queries, of_sums, of_queries],
             out_specs=[of_queries, out_of_keys, out_of_keys],
             scratch_shapes=[
@@ -240,22 +242,22 @@ def _run(  # noqa: PLR0917 - arrays
     )(*places, query_BLC, key_BLC, value_BLC, out_BLC, sums_BNGL, gradient_BLC)
 
 
-def count_flops(*, batch: int, heads: int, width: int, queries: int, keys: int) -> int:
+def count_flops(*, batch: int, heads: int, block: int, queries: int, keys: int) -> int:
     """Floating-point operations of the five products, and of as many as fit into the time of what is done beside them.
 
-    Heads share a block, each over all of its lanes.
+    Heads share a block of features, each over all of its lanes.
     """
     beside = queries * _ROW_KEYS + keys * _FINISH_QUERIES
-    return 10 * batch * heads * (queries * keys + beside) * max(LANES, choose_group(heads, width) * width)
+    return 10 * batch * heads * (queries * keys + beside) * max(LANES, block)
 
 
 def _kernel(
-    *refs: Any, tiles: Tiles, width: int, scale: float, query_length: int, key_length: int, has_lengths: bool
+    *refs: Any, tiles: Tiles, width: int, left: int, scale: float, query_length: int, key_length: int, has_lengths: bool
 ) -> None:
     """One tile of queries against one tile of keys; sums over earlier tiles are in VMEM.
 
     Those of queries are of this tile of queries, (features, queries); those of keys and values of all tiles of keys,
-    (tile, features, keys).
+    (tile, features, keys). The last block holds the heads that are `left`.
     """
     length_refs, others = refs[:has_lengths], list(refs[has_lengths:])
     query_ref, key_ref, value_ref, out_ref, told_ref, gradient_ref, *others = others
@@ -293,22 +295,23 @@ def _kernel(
         key_sum_ref[column] = jnp.zeros(key_sum_ref.shape[1:], jnp.float32)
         value_sum_ref[column] = jnp.zeros(value_sum_ref.shape[1:], jnp.float32)
 
-    def read(ref: Any, first: Any, count: int, *, is_masked: bool) -> jax.Array:
-        found = ref[pl.ds(first, count), :]
+    def read(ref: Any, first: Any, count: int, lanes: slice = slice(None), *, is_masked: bool) -> jax.Array:
+        found = ref[pl.ds(first, count), lanes]
         if is_masked:  # 0 * nan is nan
             index = first_key + first + jax.lax.broadcasted_iota(jnp.int32, (count, 1), 0)
             found = jnp.where(index < key_length, found, jnp.zeros_like(found))
         return found
 
-    def compute_logits(first: Any, square: "_Square", *, is_masked: bool) -> tuple[jax.Array, jax.Array]:
-        """Returns logits and the weights' gradients, (keys, queries)."""
+    def compute_logits(first: Any, square: "_Square", *, is_masked: bool, heads: int) -> tuple[jax.Array, jax.Array]:
+        """Returns logits and the weights' gradients, (keys, queries), in a block of so many heads."""
         at, queries = first + square.keys.start, square.queries
-        key, value = (read(ref, at, square.size, is_masked=is_masked) for ref in (key_ref, value_ref))
-        logits = _multiply(key, scaled_ref[square.head, queries, :])
+        lanes = slice(None) if heads == group else slice(0, heads * width)  # behind them may be anything
+        key, value = (read(ref, at, square.size, lanes, is_masked=is_masked) for ref in (key_ref, value_ref))
+        logits = _multiply(key, scaled_ref[square.head, queries, lanes])
         if is_masked:
             index = first_key + at + jax.lax.broadcasted_iota(jnp.int32, logits.shape, 0)
             logits = jnp.where(index < seen, logits, MASKED)
-        return logits, _multiply(value, slope_ref[square.head, queries, :])
+        return logits, _multiply(value, slope_ref[square.head, queries, lanes])
 
     def compute_weights(square: "_Square", logits: jax.Array, slopes: jax.Array) -> tuple[jax.Array, jax.Array]:
         """Returns weights and the logits' gradients, (keys, queries)."""
@@ -318,11 +321,11 @@ def _kernel(
         slopes = weights * (slopes.reshape(by_sublanes) - means)
         return weights.reshape(logits.shape).astype(dtype), slopes.reshape(logits.shape).astype(dtype)
 
-    def add_keys(first: Any, count: int, *, is_masked: bool) -> None:
+    def add_keys(first: Any, count: int, *, is_masked: bool, heads: int) -> None:
         """Runs one step: while logits of one square are computed, so are weights of another and sums of a third."""
         squares = [
             _Square(head=head, queries=queries, keys=keys)
-            for head in range(group)
+            for head in range(heads)
             for keys in cut_squares(count)
             for queries in cut_squares(tiles.queries)
         ]
@@ -331,7 +334,7 @@ def _kernel(
         sums: tuple[jax.Array, ...] = ()
         for turn in range(len(squares) + 2):
             if turn < len(squares):
-                logits[turn] = compute_logits(first, squares[turn], is_masked=is_masked)
+                logits[turn] = compute_logits(first, squares[turn], is_masked=is_masked, heads=heads)
             if 0 <= (now := turn - 1) < len(squares):
                 weights[now] = compute_weights(squares[now], *logits.pop(now))
             if 0 <= (now := turn - 2) < len(squares):
@@ -349,19 +352,26 @@ def _kernel(
                     for ref, one in zip((value_sum_ref, key_sum_ref), sums, strict=True):
                         ref[column, rows, pl.ds(at, square.size)] += one
 
-    def add_whole(step: Any, _: None) -> None:
-        add_keys(step * tiles.step, tiles.step, is_masked=False)
-
     rest = key_length % tiles.keys  # keys of the last tile; 0 if it is full
-    left = jnp.clip(seen - first_key, 0, tiles.keys)
-    whole = jax.lax.div(left, tiles.step)
-    jax.lax.fori_loop(0, whole, add_whole, None)
-    if has_lengths:
-        pl.when(left > whole * tiles.step)(lambda: add_keys(whole * tiles.step, tiles.step, is_masked=True))
-    elif rest % tiles.step:
-        size = LANES * pl.cdiv(rest % tiles.step, LANES)
-        start = rest // tiles.step * tiles.step
-        pl.when(left == rest)(lambda: add_keys(start, size, is_masked=rest % LANES != 0))
+    here = jnp.clip(seen - first_key, 0, tiles.keys)
+    whole = jax.lax.div(here, tiles.step)
+
+    def add_tile(heads: int) -> None:
+        add = functools.partial(add_keys, heads=heads)
+        jax.lax.fori_loop(0, whole, lambda step, _: add(step * tiles.step, tiles.step, is_masked=False), None)
+        if has_lengths:
+            pl.when(here > whole * tiles.step)(lambda: add(whole * tiles.step, tiles.step, is_masked=True))
+        elif rest % tiles.step:
+            size = LANES * pl.cdiv(rest % tiles.step, LANES)
+            start = rest // tiles.step * tiles.step
+            pl.when(here == rest)(lambda: add(start, size, is_masked=rest % LANES != 0))
+
+    if left < group:
+        is_last_block = pl.program_id(1) == pl.num_programs(1) - 1
+        pl.when(is_last_block)(lambda: add_tile(left))
+        pl.when(~is_last_block)(lambda: add_tile(group))
+    else:
+        add_tile(group)
 
     @pl.when(column == pl.num_programs(3) - 1)
     def _finish_queries() -> None:

@@ -35,7 +35,8 @@ def measure_error(found: jax.Array, expected: jax.Array) -> float:
         (jnp.float32, 512, 1, 128, None, 1e-4),
         (jnp.float32, 1100, 2, 64, (1056, 544), 1e-4),  # two heads side by side, rows of their own lengths
         (jnp.float32, 600, 1, 128, (556, 300), 1e-4),
-        (jnp.float32, 400, 3, 64, None, 1e-4),  # with an empty head
+        (jnp.float32, 400, 3, 64, None, 1e-4),  # the last block has one of two heads
+        (jnp.float32, 400, 3, 32, (400, 200), 1e-4),
         (jnp.float32, 400, 2, 40, None, 1e-4),  # heads that never fill vectors side by side are filled up
         (jnp.bfloat16, 600, 1, 128, None, 1e-2),
     ],
