@@ -14,7 +14,7 @@ from pathlib import Path
 from typing import Any
 
 from pipelines.models.model import FULL
-from pipelines.plan.estimate import ESTIMATOR
+from pipelines.plan.estimate import find_estimator, is_current
 from pipelines.plan.lines import read_estimate, read_lines, write_estimate, write_lines
 from pipelines.plan.planner import Plan, describe_placement
 from pipelines.plan.verdicts import Answer, Verdict
@@ -40,7 +40,7 @@ def describe(plan: Plan) -> dict[str, Any]:
         "placement": describe_placement(plan),
         "estimated_moves_s": plan.estimated_moves_s,
         "estimated_total_s": plan.estimated_total_s,
-        "estimator": ESTIMATOR,
+        "estimator": find_estimator(plan.topology.chip),
         "stages": [
             {
                 "stage": one.stage.name,
@@ -71,7 +71,7 @@ def _identify(line: Mapping[str, Any]) -> tuple[str, ...]:
 
 def collect_verdicts(lines: Sequence[Mapping[str, Any]]) -> dict[str, Verdict]:
     """Maps program fingerprint -> known verdict; lines from other versions of the estimator are skipped."""
-    stages = (stage for line in lines if line["estimator"] == ESTIMATOR for stage in line["stages"])
+    stages = (stage for line in lines if is_current(line) for stage in line["stages"])
     return {
         stage["program"]: Verdict(
             program=stage["program"],

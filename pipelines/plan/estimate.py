@@ -11,8 +11,9 @@ convolutional models.
 
 import math
 from collections import Counter
-from collections.abc import Callable, Sequence
+from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass, field
+from typing import Any
 
 from pipelines.plan.hlo import (
     PALLAS_TARGET,
@@ -21,21 +22,30 @@ from pipelines.plan.hlo import (
     count_moved_bytes,
     count_pallas_bytes,
     count_pallas_flops,
+    read_arrays,
 )
-from pipelines.plan.topologies import V4, V5E, V5P, V6E, V7X, Chip
+from pipelines.plan.topologies import TOPOLOGIES, V4, V5E, V5P, V6E, V7X, Chip
 
-ESTIMATOR = 3  # to be increased when estimates of the same program change, which invalidates saved ones
+# To be increased when estimates of the same program change, for a chip or for all, which invalidates saved ones.
+ESTIMATOR = 3
+OWN_ESTIMATORS = {V5P.name: 4}
 CONVOLUTIONS = ("convolve_taps", "conv3x3_gradient")  # the kernels' names in runtime/kernels
 # Share of the peak in the innermost loop, by the kernel's schedule: `plan --search attention`. The work outside that
 # loop is included in the FLOPs that the kernel reports (runtime/kernels/flash.py, count_keys).
 PALLAS_UTILISATION = 0.56
 # The same share where it is known of each chip, of the slowest blocks in use; more than 95 % is counted as 95. By the
 # schedule 1280 queries and 512 keys of 128 features take 2654 cycles on v6e and 2526 on v7x; 1536 and 768 take 10437 on
-# v5e and 10198 on a core of v5p; 1024 and 512 take 5150 on v4. For gradients by a convolution's weight: plan/TRIED.md.
+# v5e and 10198 on a core of v5p; 1024 and 512 take 5150 on v4. For convolutions, and attention forwards on v5p:
+# plan/TRIED.md.
 OWN_UTILISATION = {
+    "flash_attention": {V5P.name: 0.95},
+    "convolve_taps": {V5P.name: 0.89},
     "flash_gradient": {V4.name: 0.95, V5E.name: 0.95, V5P.name: 0.95, V6E.name: 0.60, V7X.name: 0.63},
     "conv3x3_gradient": {V6E.name: 0.63, V7X.name: 0.70},
 }
+# What is done beside the products of a convolution takes the longer part of them the fewer outputs there are.
+FEW_OUTPUTS = 320  # fewer are few
+FEW_OUTPUTS_UTILISATION = {V5P.name: 0.80}
 # Kernels that the vector unit may keep longer than memory does: FLOPs, as they state them, that a core does in a cycle
 # by their schedule, for 3072 features with norms of each head, and the fewest of 5120 and 1536 with one over all heads.
 VECTOR_FLOPS = {
@@ -45,6 +55,17 @@ VECTOR_FLOPS = {
     "heads_norm": {V4.name: 723, V5E.name: 1524, V5P.name: 1514, V6E.name: 1558, V7X.name: 1727},
 }
 LATENCY_S = 5e-6  # of an exposed collective
+
+
+def find_estimator(chip: Chip | None) -> int:
+    """Returns the version of the estimates for a chip; None is a CPU."""
+    return ESTIMATOR if chip is None else OWN_ESTIMATORS.get(chip.name, ESTIMATOR)
+
+
+def is_current(line: Mapping[str, Any]) -> bool:
+    """Whether the estimates of a saved plan (answers.py) are as they would be made today."""
+    topology = TOPOLOGIES.get(line["topology"])
+    return topology is not None and line["estimator"] == find_estimator(topology.chip)
 
 
 @dataclass(kw_only=True)
@@ -183,8 +204,7 @@ class _Walk:
         for name, flops in VECTOR_FLOPS.items():
             if one.name.startswith(name):
                 return count_pallas_flops(one) / (flops[self._chip.name] * self._chip.cores * self._chip.clock_hz)
-        shares = (own[self._chip.name] for name, own in OWN_UTILISATION.items() if one.name.startswith(name))
-        return count_pallas_flops(one) / (next(shares, PALLAS_UTILISATION) * self._chip.peak_flops)
+        return count_pallas_flops(one) / (_find_utilisation(one, self._chip) * self._chip.peak_flops)
 
     def _add_local(self, cost: Cost, one: Instruction, computation: str) -> None:
         if one.opcode == "while":
@@ -215,6 +235,13 @@ class _Walk:
             if not one.cycles and one.opcode in ("call", "async-start", "call-start"):
                 for name in one.find_called("calls", "to_apply"):
                     cost.add(self.cost(name))
+
+
+def _find_utilisation(one: Instruction, chip: Chip) -> float:
+    shares = next((own for name, own in OWN_UTILISATION.items() if one.name.startswith(name)), {})
+    if one.name.startswith("convolve_taps") and read_arrays(one.shape)[0][1][-1] < FEW_OUTPUTS:
+        shares = FEW_OUTPUTS_UTILISATION
+    return shares.get(chip.name, PALLAS_UTILISATION)
 
 
 def count_chunks(*, steps: int, step_s: float, max_chunk: int, target_s: float) -> int:

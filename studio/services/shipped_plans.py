@@ -15,7 +15,7 @@ from typing import Any
 
 from pipelines.messages import add_codes
 from pipelines.models.model import FULL
-from pipelines.plan.estimate import ESTIMATOR
+from pipelines.plan.estimate import is_current
 from pipelines.plan.topologies import CPU_SOURCE, TOPOLOGIES, TPU_SOURCE
 
 SHIPPED = Path(__file__).parents[2] / "pipelines" / "plan" / "answers.jsonl"
@@ -35,7 +35,7 @@ def _read_lines() -> dict[tuple[str, ...], dict[str, Any]]:
     return {
         (*(line[name] for name in ("model", "shape", "topology", "mode")), line.get("weights", FULL)): line
         for line in lines
-        if line["estimator"] == ESTIMATOR and not line.get("is_earlier") and "step_cache" not in line
+        if is_current(line) and not line.get("is_earlier") and "step_cache" not in line
     }
 
 

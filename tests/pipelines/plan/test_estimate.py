@@ -91,6 +91,21 @@ ENTRY %main (q: bf16[4,2048,128]) -> bf16[4,2048,128] {
     assert found.attention_s == found.total_s == pytest.approx(8623489024 / (PALLAS_UTILISATION * 918e12))
 
 
+@pytest.mark.parametrize(
+    ("name", "outputs", "share"),
+    [("flash_attention", 128, 0.95), ("convolve_taps", 640, 0.89), ("convolve_taps", 128, 0.80)],
+)
+def test_where_a_schedule_is_known_a_kernel_takes_its_share(name: str, outputs: int, share: float) -> None:
+    text = f"""
+ENTRY %main (q: bf16[4,2048,{outputs}]) -> bf16[4,2048,{outputs}] {{
+  %q = bf16[4,2048,{outputs}]{{2,1,0}} parameter(0)
+  ROOT %{name}.3 = bf16[4,2048,{outputs}]{{2,1,0}} custom-call(%q, %q), custom_call_target="tpu_custom_call", backend_config={{"custom_call_config":{{"cost_estimate":{{"flops":"86234890240"}}}}}}
+}}
+"""  # noqa: E501 - one instruction a line
+    assert estimate(Module(text), V5P).run.total_s == pytest.approx(86234890240 / (share * 459e12))
+    assert estimate(Module(text), V5E).run.total_s == pytest.approx(86234890240 / (PALLAS_UTILISATION * 197e12))
+
+
 def test_plain_attention_is_shown_apart_from_other_computing() -> None:
     text = """
 ENTRY %main (q: bf16[8]) -> bf16[8] {
