@@ -40,8 +40,7 @@ def attend_with_gradient(
     # Heads that fill a vector side by side stay so: XLA drops these transpositions against those before and after.
     # Others come first, as heads.py takes them apart, each as a row of its own, filled up to whole vectors with zeros.
     is_apart = width >= LANES or LANES % width != 0
-    heads_of_block = {"heads": 1} if is_apart else {"heads": heads, "group": LANES // width}
-    attend = _attend(**heads_of_block, scale=scale, vmem_bytes=vmem_bytes, interpret=interpret)
+    attend = _attend(heads=1 if is_apart else heads, scale=scale, vmem_bytes=vmem_bytes, interpret=interpret)
 
     def run(query: jax.Array, key: jax.Array, value: jax.Array, *lengths: jax.Array) -> jax.Array:
         if is_apart:

@@ -152,8 +152,7 @@ def choose_tile(length: int, sizes: range) -> int:
     return min(sizes, key=lambda size: (-length % size, -size))
 
 
-_SIZES = ("heads", "group", "scale", "tiles", "vmem_bytes", "window", "key_length")
-_STATIC = (*_SIZES, "bounds_logits", "tells_sums", "interpret")
+_STATIC = ("heads", "scale", "tiles", "vmem_bytes", "window", "key_length", "bounds_logits", "tells_sums", "interpret")
 
 
 @functools.partial(jax.jit, static_argnames=_STATIC, inline=True)
@@ -164,7 +163,6 @@ def flash_attention(
     *,
     heads: int,
     scale: float,
-    group: int | None = None,
     tiles: Tiles | None = None,
     vmem_bytes: int = int(USABLE * VMEM_BYTES["TPU v6e"]),
     window: int | None = None,
@@ -182,16 +180,15 @@ def flash_attention(
     keys j with |i - j| <= window, and `first_query` is the first one's i. Keys from `key_length` on are seen by nobody,
     and those from a row's own length on by nobody of that row: at least FIRST_KEYS, known when the kernel runs; there
     is no window then. Queries are multiplied by their gain, fp32, first. With `bounds_logits` tiles whose logits are
-    small take no maximum; the others do. A `group` of heads lies side by side in a block, and the last block may hold
-    fewer. With `tells_sums` it is a pair, with the binary logarithms of the exponentials' sums, fp32, (batch, heads
-    filled up to whole groups, query length), from which flash_gradient.py starts. `interpret` runs the kernel without a
-    TPU.
+    small take no maximum; the others do. With `tells_sums` it is a pair, with the binary logarithms of the
+    exponentials' sums, fp32, (batch, heads filled up to whole groups, query length), from which flash_gradient.py
+    starts. `interpret` runs the kernel without a TPU.
     """
     assert window is None or key_lengths_B is None, "rows of their own lengths have no window"
     batch, query_length, channels = query_BLC.shape
     key_length = key_BLC.shape[1] if key_length is None else key_length
     width = channels // heads
-    group = choose_group(heads, width) if group is None else group
+    group = choose_group(heads, width)
     blocks = pl.cdiv(heads, group)
     block = group * width
     itemsize = max(x.dtype.itemsize for x in (query_BLC, key_BLC, value_BLC))
@@ -285,7 +282,10 @@ def find_longest(key_BLC: jax.Array, *, width: int, group: int) -> jax.Array:
     ones_CH = (head_of[:, None] == jnp.arange(channels // width)).astype(jnp.bfloat16)
     squares = jnp.square(key_BLC.astype(jnp.float32)).astype(jnp.bfloat16)
     sums_BLH = jnp.einsum("blc,ch->blh", squares, ones_CH, preferred_element_type=jnp.float32)
-    return 1.01 * sums_BLH.max(1).reshape(batch, -1, group).max(2)  # bf16 has rounded by up to 0.4 %
+    most_BH = sums_BLH.max(1)
+    if left := most_BH.shape[1] % group:
+        most_BH = jnp.pad(most_BH, ((0, 0), (0, group - left)))
+    return 1.01 * most_BH.reshape(batch, -1, group).max(2)  # bf16 has rounded by up to 0.4 %
 
 
 def count_flops(*, batch: int, heads: int, block: int, queries: int, keys: int) -> int:
@@ -310,7 +310,12 @@ def count_keys(tiles: Tiles, key_length: int, window: int | None = None) -> int:
 
 
 def choose_group(heads: int, width: int) -> int:
-    """Heads whose features fill whole vectors of 128 lanes together; all of them where that never happens."""
+    """Heads that lie side by side in a block: those whose features fill whole vectors of 128 lanes together.
+
+    The last block may hold fewer, if a vector holds several heads; else it is all heads where none divide so.
+    """
+    if LANES % width == 0 and heads * width > LANES:
+        return LANES // width
     fitting = (group for group in range(1, heads) if heads % group == 0 and group * width % LANES == 0)
     return next(fitting, heads)
 

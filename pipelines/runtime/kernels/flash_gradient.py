@@ -99,7 +99,7 @@ def count_vmem_bytes(part: Part, *, group: int, width: int, itemsize: int) -> in
     return streamed + prepared + told + sums + turned + 3 * SQUARE * SQUARE * 2 * (4 + itemsize)
 
 
-_STATIC = ("heads", "group", "scale", "part", "vmem_bytes", "interpret")
+_STATIC = ("heads", "scale", "part", "vmem_bytes", "interpret")
 
 
 @functools.partial(jax.jit, static_argnames=_STATIC, inline=True)
@@ -114,20 +114,19 @@ def differentiate(  # noqa: PLR0917 - arrays
     heads: int,
     scale: float,
     vmem_bytes: int,
-    group: int | None = None,
     key_lengths_B: jax.Array | None = None,
     part: Part | None = None,
     interpret: bool = False,
 ) -> tuple[jax.Array, jax.Array, jax.Array]:
     """Returns the gradients of queries, keys and values, each as the array itself: (batch, length, heads * width).
 
-    `out` and `sums` are what flash_attention gave with `tells_sums`, of the same `scale`, `group` and `key_lengths`;
+    `out` and `sums` are what flash_attention gave with `tells_sums`, of the same `scale` and `key_lengths`, and
     `gradient` is that of `out`. `vmem_bytes` is what find_vmem_bytes says of the chip; the part is chosen to fit.
     `interpret` runs the kernel without a TPU.
     """
     batch, query_length, channels = query_BLC.shape
     key_length, width = key_BLC.shape[1], channels // heads
-    group = choose_group(heads, width) if group is None else group
+    group = choose_group(heads, width)
     itemsize = query_BLC.dtype.itemsize
     if part is None:
         sizes = {"group": group, "width": width, "itemsize": itemsize, "vmem_bytes": vmem_bytes}

@@ -49,9 +49,9 @@ def attend_exactly(
     ("heads", "width", "queries", "keys"),
     [
         *((3, 64, *lengths) for lengths in ((128, 256), (5, 3), (140, 257), (17, 600))),
-        *((*heads, 140, 257) for heads in ((2, 64), (4, 64), (2, 128), (3, 8))),
+        *((*heads, 140, 257) for heads in ((2, 64), (4, 64), (2, 128), (3, 8), (6, 32))),
     ],
-    ids=["whole tiles", "less than one", "one key more", "several tiles", "a pair", "two pairs", "wide", "narrow"],
+    ids=["whole tiles", "less than one", "one key more", "several tiles", "pair", "pairs", "wide", "narrow", "mixed"],
 )
 def test_it_is_the_softmax_whatever_the_lengths_and_heads(heads: int, width: int, queries: int, keys: int) -> None:
     query, key, value = (draw(1, heads, length, width, seed=seed) for seed, length in enumerate((queries, keys, keys)))
