@@ -26,6 +26,7 @@ from pipelines.families.flux2.denoise import make_image_ids, make_text_ids, pack
 from pipelines.families.flux2.parts import PATCH, Parts
 from pipelines.families.flux2.references import build_reference_program
 from pipelines.families.flux2.sharding import scan_layers
+from pipelines.families.flux2.written import write_once
 from pipelines.families.trainable import Cut, FlowLearner, Rows
 from pipelines.loras.file_names import FileNames
 from pipelines.models.catalog import Model, Shape
@@ -56,6 +57,7 @@ class Flux2Learner(FlowLearner):
         with parameters_on_meta():
             transformer = Flux2Transformer2DModel.from_config(read_json(folder / component / "config.json"))
         set_processors(transformer)
+        write_once(transformer)
         return transformer
 
     def stack_layers(self, module: Any, mesh: Any) -> None:  # noqa: ARG002

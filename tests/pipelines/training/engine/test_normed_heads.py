@@ -11,6 +11,7 @@ import torch
 from diffusers import Flux2Transformer2DModel, WanTransformer3DModel
 
 from pipelines.families.flux2.attention import set_processors
+from pipelines.families.flux2.written import write_once
 from pipelines.families.wan.attention import RotaryAttention
 from pipelines.runtime.bridge.modules import TracedModule
 from pipelines.runtime.devices.mesh import build_mesh
@@ -31,6 +32,7 @@ def build_flux2() -> tuple[Any, Any, dict[str, torch.Tensor]]:
 
     ours = build()
     set_processors(ours)
+    write_once(ours)
     places = torch.arange(12)
     call = {
         "hidden_states": torch.randn(2, 12, 8),
@@ -95,3 +97,16 @@ def test_outputs_and_gradients_are_those_of_diffusers(build: Any, kernel: str, c
         if weight.grad is not None:
             largest = float(weight.grad.abs().max())
             np.testing.assert_allclose(gradients[name], weight.grad, atol=1e-5 + 1e-4 * largest, err_msg=name)
+
+
+@pytest.mark.parametrize(("learns", "count"), [(True, 5), (False, 0)])
+def test_what_several_products_take_is_written_once_where_a_gradient_is_wanted(*, learns: bool, count: int) -> None:
+    """What goes into attention and feed-forward of text and picture, and into the second kind of layer."""
+    reference, ours, call = build_flux2()
+    traced = TracedModule(ours)
+    weights = {name: jnp.asarray(value.detach().numpy()) for name, value in reference.named_parameters()}
+    axes = AttentionAxes(mesh=build_mesh("dp=1", devices=jax.devices()[:1]), rows="dp", learns=learns, interprets=True)
+    inputs = {name: jnp.asarray(value.numpy()) for name, value in call.items()}
+    constants = traced.constant_buffers()
+    run = lambda: traced.call(weights | constants, **inputs, return_dict=False, attention=axes)[0]  # noqa: E731
+    assert str(jax.make_jaxpr(run)()).count("optimization_barrier") == count
