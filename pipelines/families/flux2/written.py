@@ -1,7 +1,8 @@
 """Has XLA write what goes into several products of a training's step on a TPU, in place of computing it in each.
 
 A block's norm, shifted and scaled, goes into the products of queries, keys, values and gates. XLA takes it into each of
-them and computes it again for each of their tiles: klein's largest take 403 us on v6e so, and 316 from memory.
+them and computes it again for each of their tiles: klein's largest take 403 us on v6e so, and 316 from memory. For dev,
+whose step would be quicker too, a v6e-8 lacks 80 MB of the room for it (plan/TRIED.md).
 """
 
 from typing import Any
@@ -17,10 +18,13 @@ from diffusers.models.transformers.transformer_flux2 import (
 from pipelines.runtime.bridge.environment import call_jax, find_attention_axes
 
 _TOKENS = ("hidden_states", "encoder_hidden_states")
+_MOST_FEATURES = 4096  # of a token; dev's has 6144
 
 
 def write_once(transformer: Any) -> None:
-    """Chooses the modules whose inputs are written; what goes back through them is not."""
+    """Chooses the modules whose inputs are written, if tokens are not too wide; what goes back through them is not."""
+    if transformer.inner_dim > _MOST_FEATURES:
+        return
     for module in transformer.modules():
         if isinstance(module, Flux2Attention | Flux2ParallelSelfAttention | Flux2FeedForward):
             module.register_forward_pre_hook(_write, with_kwargs=True)

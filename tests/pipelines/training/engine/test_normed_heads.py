@@ -1,4 +1,4 @@
-"""Transformers that norm queries and keys by a kernel, interpreted: outputs and gradients are those of diffusers."""
+"""Transformers as TPUs train them, their kernels interpreted: outputs and gradients are those of diffusers."""
 
 import re
 from typing import Any
