@@ -186,10 +186,12 @@ async function dated(answer) {
 }
 
 export const readJobs = (jobState) => datedJobs(call("GET", jobState ? `${JOBS}?state=${jobState}&limit=500` : JOBS));
+
 async function datedJobs(answer) {
   const { jobs, asked_ms } = await dated(answer);
   return jobs.map((job) => ({ ...job, asked_ms }));
 }
+
 export const readEveryonesJobs = (jobState) => datedJobs(call("GET", `${JOBS}?state=${jobState}&limit=500&everyone=true`));
 export const readJob = (id) => dated(call("GET", `${JOBS}/${encodeURIComponent(id)}`));
 /** `preset` is the id of the one that the settings came from, if any. */
