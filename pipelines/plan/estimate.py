@@ -43,7 +43,7 @@ OWN_UTILISATION = {
     "flash_gradient": {V4.name: 0.95, V5E.name: 0.95, V5P.name: 0.95, V6E.name: 0.60, V7X.name: 0.63},
     "conv3x3_gradient": {V6E.name: 0.63, V7X.name: 0.70},
 }
-# What is done beside the products of a convolution takes the longer part of them the fewer outputs there are.
+# A convolution puts its inputs together first, which takes as long however few outputs there are.
 FEW_OUTPUTS = 320  # fewer are few
 FEW_OUTPUTS_UTILISATION = {V5P.name: 0.80}
 # Kernels that the vector unit may keep longer than memory does: FLOPs, as they state them, that a core does in a cycle
