@@ -1,8 +1,8 @@
 """Has XLA write what goes into several products of a training's step on a TPU, in place of computing it in each.
 
 A block's norm, shifted and scaled, goes into the products of queries, keys, values and gates. XLA takes it into each of
-them and computes it again for each of their tiles: klein's largest take 403 us on v6e so, and 316 from memory. For dev,
-whose step would be quicker too, a v6e-8 lacks 80 MB of the room for it (plan/TRIED.md).
+them and computes it again for each of their tiles: klein's largest take 403 us on v6e so, and 316 from memory. For those
+of dev's single-stream layers a v6e-8 lacks 80 MB of the room (plan/TRIED.md).
 """
 
 from typing import Any
@@ -22,11 +22,12 @@ _MOST_FEATURES = 4096  # of a token; dev's has 6144
 
 
 def write_once(transformer: Any) -> None:
-    """Chooses the modules whose inputs are written, if tokens are not too wide; what goes back through them is not."""
-    if transformer.inner_dim > _MOST_FEATURES:
-        return
+    """Chooses the modules whose inputs are written; what goes back through them is not."""
+    kinds = [Flux2Attention, Flux2FeedForward]
+    if transformer.inner_dim <= _MOST_FEATURES:
+        kinds.append(Flux2ParallelSelfAttention)
     for module in transformer.modules():
-        if isinstance(module, Flux2Attention | Flux2ParallelSelfAttention | Flux2FeedForward):
+        if isinstance(module, tuple(kinds)):
             module.register_forward_pre_hook(_write, with_kwargs=True)
 
 
