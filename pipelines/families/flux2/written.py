@@ -1,8 +1,8 @@
 """Has XLA write what goes into several products of a training's step on a TPU, in place of computing it in each.
 
 A block's norm, shifted and scaled, goes into the products of queries, keys, values and gates. XLA takes it into each of
-them and computes it again for each of their tiles: klein's largest take 403 us on v6e so, and 316 from memory. For those
-of dev's single-stream layers a v6e-8 lacks 80 MB of the room (plan/TRIED.md).
+them and computes it again for each of their tiles: klein's largest take 403 us on v6e so, and 316 from memory. Those of
+dev's single-stream layers are left to it: a v6e-8 has 80 MB too little room (plan/TRIED.md).
 """
 
 from typing import Any
