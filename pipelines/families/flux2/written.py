@@ -23,11 +23,10 @@ _MOST_FEATURES = 4096  # of a token; dev's has 6144
 
 def write_once(transformer: Any) -> None:
     """Chooses the modules whose inputs are written; what goes back through them is not."""
-    kinds = [Flux2Attention, Flux2FeedForward]
-    if transformer.inner_dim <= _MOST_FEATURES:
-        kinds.append(Flux2ParallelSelfAttention)
+    is_wide = transformer.inner_dim > _MOST_FEATURES
+    kinds = Flux2Attention, Flux2FeedForward, *(() if is_wide else (Flux2ParallelSelfAttention,))
     for module in transformer.modules():
-        if isinstance(module, tuple(kinds)):
+        if isinstance(module, kinds):
             module.register_forward_pre_hook(_write, with_kwargs=True)
 
 
