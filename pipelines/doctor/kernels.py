@@ -18,7 +18,7 @@ from jax import jit
 from jax.sharding import Mesh, NamedSharding
 from jax.sharding import PartitionSpec as P
 
-from pipelines.runtime.kernels import cudnn, operators
+from pipelines.runtime.kernels import cudnn, low_rank, operators
 from pipelines.runtime.kernels.attention import attend, attend_merged
 from pipelines.runtime.kernels.attention_axes import AttentionAxes
 from pipelines.runtime.kernels.attention_gradient import attend_with_gradient
@@ -179,6 +179,24 @@ def _check_head_norm(place: Place) -> tuple[Arrays, Arrays]:
         return [out, *gradients]
 
     return run(by_kernel), run(exactly)
+
+
+def _check_low_rank(place: Place) -> tuple[Arrays, Arrays]:
+    """A LoRA's two products of 300 tokens, which fill no tile, and their gradients."""
+    axes = AttentionAxes(mesh=Mesh(np.asarray(place.devices[:1]), ("all",)), learns=True, interprets=place.interprets)
+    x, counted = draw(1, 1, 300, 256), draw(4, 1, 300, 384)
+    down, up = draw(2, 16, 256, scale=0.1), draw(3, 384, 16, scale=0.1)
+
+    def run(multiply: Callable[..., Any]) -> Arrays:
+        def total(*arrays: Any) -> Any:
+            x, down, up = arrays
+            out = multiply(multiply(x, down), up).astype(_FP32)
+            return (out * counted.astype(_FP32)).sum(), out
+
+        (_, out), gradients = jit(jax.value_and_grad(total, argnums=(0, 1, 2), has_aux=True))(x, down, up)
+        return [out, *gradients]
+
+    return run(lambda x, weight: low_rank.multiply(x, weight, axes)), run(operators.multiply)
 
 
 def _check_attention(place: Place) -> tuple[Arrays, Arrays]:
@@ -349,6 +367,7 @@ CHECKS = (
     Check(name="flash", compute=_check_flash, most=MOST_OF_BF16, off=("flash",)),
     Check(name="ulysses", compute=_check_ulysses, most=MOST_OF_BF16, off=("ulysses",)),
     Check(name="head_norm", compute=_check_head_norm, most=MOST_OF_BF16, off=("head_norm",)),
+    Check(name="low_rank", compute=_check_low_rank, most=MOST_OF_BF16, off=("low_rank",)),
     Check(name="attention", compute=_check_attention, most=MOST_OF_BF16, off=("flash", "ulysses")),
     Check(name="flash_gradient", compute=_check_flash_gradient, most=MOST_OF_BF16, off=("flash_gradient",)),
     Check(

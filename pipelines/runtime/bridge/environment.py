@@ -18,7 +18,7 @@ from torchax.tensor import OperatorNotFound
 
 from pipelines.runtime.bridge.dispatch import Environment
 from pipelines.runtime.bridge.row_scales import find_rounded, multiply_in_int8
-from pipelines.runtime.kernels import operators
+from pipelines.runtime.kernels import low_rank, operators
 from pipelines.runtime.kernels.attention import attend
 from pipelines.runtime.kernels.attention_axes import AttentionAxes
 from pipelines.runtime.kernels.convolution import PictureAxes, convolve_split, double_split
@@ -117,17 +117,19 @@ def _linear(input: jax.Array, weight: jax.Array, bias: jax.Array | None = None) 
         return replacement(input, weight, bias)
     if weight.ndim == READY_NDIM:
         return weight
-    rounded = find_rounded(weight)
+    rounded, axes = find_rounded(weight), find_attention_axes()
     if rounded is not None and rounded.rounds_inputs:
         out = multiply_in_int8(input, rounded)
+    elif rounded is None and low_rank.multiplies_by_kernel(axes, input, weight):
+        out = low_rank.multiply(input, weight, axes)
     else:
         out = operators.multiply(input, weight)
         out = out if rounded is None else out * rounded.scale
+    if axes is None or not axes.learns:
+        return out if bias is None else out + bias
+    out = low_rank.name_few(out, weight)
     if bias is None:
         return out
-    axes = find_attention_axes()
-    if axes is None or not axes.learns:
-        return out + bias
     return operators.add_bias(out, bias, axes.mesh.devices.flat[0].platform == "tpu")
 
 

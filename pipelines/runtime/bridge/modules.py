@@ -75,8 +75,9 @@ RematPolicy = Callable[..., Any]
 
 PRODUCT = "product"
 WIDE_PRODUCT = "wide product"
-"""What outputs of layers that `name_products` chose are called in a policy; the second if they have more features than
-what they were made of, as in a feed-forward."""
+NARROW_PRODUCT = "narrow product"
+"""What outputs of layers that `name_products` chose are called in a policy: with as many features as what they were
+made of, with more, as in a feed-forward, and with fewer, as behind one."""
 
 _running_layer: contextvars.ContextVar[LayerPlacement | None] = contextvars.ContextVar("running_layer", default=None)
 _remat: contextvars.ContextVar[RematPolicy | None] = contextvars.ContextVar("remat", default=None)
@@ -353,8 +354,9 @@ def name_products(
 
 
 def name_product(product: Any, inputs: torch.Tensor) -> Any:
-    """Names a layer's output PRODUCT or WIDE_PRODUCT."""
-    name = WIDE_PRODUCT if product.shape[-1] > inputs.shape[-1] else PRODUCT
+    """Names a layer's output PRODUCT, WIDE_PRODUCT or NARROW_PRODUCT."""
+    more = product.shape[-1] - inputs.shape[-1]
+    name = WIDE_PRODUCT if more > 0 else NARROW_PRODUCT if more < 0 else PRODUCT
     return call_jax(functools.partial(checkpoint_name, name=name), product)
 
 

@@ -1,6 +1,7 @@
 """Attention whose gradient a TPU computes by a kernel, too: flash.py's forwards, flash_gradient.py's backwards.
 
-Outputs, and the sums that the gradient starts from, carry the name KEPT: what a rematerialisation may keep.
+Outputs, and the sums that the gradient starts from, carry the name KEPT, or KEPT_OF_FEW where keys are few: what a
+rematerialisation may keep.
 Not here: which attentions take this way (attention.py).
 """
 
@@ -17,6 +18,8 @@ from pipelines.runtime.kernels.flash import LANES, find_vmem_bytes, flash_attent
 from pipelines.runtime.kernels.flash_gradient import differentiate
 
 KEPT = "attention"
+KEPT_OF_FEW = "attention to few keys"
+FEW_KEYS = 1024  # as a text's: to compute them again takes less than to compute their queries again, a product
 
 
 def attend_with_gradient(
@@ -65,7 +68,7 @@ def _attend(**options: Any) -> Callable[..., jax.Array]:
     def run(*arrays: jax.Array) -> tuple[jax.Array, tuple[jax.Array, ...]]:
         query, key, value, *lengths = arrays
         found = flash_attention(query, key, value, key_lengths_B=_take(lengths), tells_sums=True, **options)
-        out, sums = (checkpoint_name(x, KEPT) for x in found)
+        out, sums = (checkpoint_name(x, KEPT if key.shape[1] > FEW_KEYS else KEPT_OF_FEW) for x in found)
         return out, (*arrays, out, sums)
 
     def run_back(kept: tuple[jax.Array, ...], gradient: jax.Array) -> tuple[jax.Array | None, ...]:

@@ -28,6 +28,7 @@ INSTEAD = {
     "flash_gradient": say("attention and its gradient by XLA"),
     "ulysses": say("XLA's own transpositions"),
     "head_norm": say("norms and rotary embeddings by XLA"),
+    "low_rank": say("a LoRA's products by XLA"),
     "conv3x3": say("XLA's convolutions"),
     "conv3x3_gradient": say("XLA's gradients of convolutions by their weights"),
     "upsample": say("XLA's repeats of rows and columns"),

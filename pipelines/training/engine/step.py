@@ -21,12 +21,20 @@ from pipelines.errors import LumeshError
 from pipelines.families.trainable import Learner
 from pipelines.messages import say
 from pipelines.models.catalog import Shape
-from pipelines.runtime.bridge.modules import PRODUCT, WIDE_PRODUCT, LayerPlacement, RematPolicy, TracedModule
+from pipelines.runtime.bridge.modules import (
+    NARROW_PRODUCT,
+    PRODUCT,
+    WIDE_PRODUCT,
+    LayerPlacement,
+    RematPolicy,
+    TracedModule,
+)
 from pipelines.runtime.devices import hosts
 from pipelines.runtime.devices.sharding import STACK
 from pipelines.runtime.kernels.attention_axes import AttentionAxes
-from pipelines.runtime.kernels.attention_gradient import KEPT
+from pipelines.runtime.kernels.attention_gradient import KEPT, KEPT_OF_FEW
 from pipelines.runtime.kernels.convolution import PictureAxes
+from pipelines.runtime.kernels.low_rank import LOW_RANK
 from pipelines.runtime.kernels.norms import MOMENTS
 from pipelines.runtime.programs.compiled import Program, Programs
 from pipelines.training.data.rows import TWIN
@@ -40,11 +48,14 @@ log = logging.getLogger(__name__)
 
 Weights = dict[str, jax.Array]
 
+_COSTLY = (NARROW_PRODUCT, KEPT, MOMENTS)  # for their bytes
+_NARROW = (*_COSTLY, PRODUCT, KEPT_OF_FEW)
+
 POLICIES: Mapping[str, RematPolicy | None] = {
     "none": None,
-    "layers": jax.checkpoint_policies.save_only_these_names(PRODUCT, WIDE_PRODUCT, KEPT, MOMENTS),
-    "narrow": jax.checkpoint_policies.save_only_these_names(PRODUCT, KEPT, MOMENTS),
-    "attention": jax.checkpoint_policies.save_only_these_names(KEPT, MOMENTS),
+    "layers": jax.checkpoint_policies.save_only_these_names(*_NARROW, WIDE_PRODUCT, LOW_RANK),
+    "narrow": jax.checkpoint_policies.save_only_these_names(*_NARROW, LOW_RANK),
+    "attention": jax.checkpoint_policies.save_only_these_names(*_COSTLY, LOW_RANK),
     "full": jax.checkpoint_policies.nothing_saveable,
 }
 """What is kept of a layer for its gradient, from all to nothing but what it began with.
@@ -52,7 +63,7 @@ POLICIES: Mapping[str, RematPolicy | None] = {
 `layers` keeps the products of linear layers and convolutions, what attention gave, and the moments of norms, two
 numbers a token or group: all else is cheap to compute again, and costs less time than it takes to write and read, so
 this is mostly faster than keeping all. `narrow` leaves out products with more features than what they were made of,
-such as a feed-forward's first.
+such as a feed-forward's first, and `attention` all but those with fewer, such as its last, and attention to few keys.
 """
 
 MOST_EARLY_BYTES = 2**30

@@ -12,6 +12,7 @@ import torch
 from jax.sharding import NamedSharding, PartitionSpec
 
 from pipelines.runtime.bridge.modules import (
+    NARROW_PRODUCT,
     PRODUCT,
     WIDE_PRODUCT,
     TracedModule,
@@ -221,10 +222,10 @@ def test_few_layers_stay_a_list() -> None:
     assert scan_if_long(tower.blocks) is tower.blocks
 
 
-def test_products_wider_than_what_they_were_made_of_have_a_name_of_their_own() -> None:
+def test_products_wider_or_narrower_than_what_they_were_made_of_have_names_of_their_own() -> None:
     module = torch.nn.Sequential(torch.nn.Linear(4, 8), torch.nn.ReLU(), torch.nn.Linear(8, 8), torch.nn.Linear(8, 4))
     name_products(module, (torch.nn.Linear,), besides=torch.nn.ReLU)
     traced = TracedModule(module)
     weights = {name: jnp.ones(shape) for name, shape in traced.parameter_shapes().items()}
     traced_text = str(jax.make_jaxpr(traced.call)(weights, jnp.ones((2, 4))))
-    assert re.findall(r"name\[name=([^\]]*)\]", traced_text) == [WIDE_PRODUCT, PRODUCT, PRODUCT]
+    assert re.findall(r"name\[name=([^\]]*)\]", traced_text) == [WIDE_PRODUCT, PRODUCT, NARROW_PRODUCT]
