@@ -90,6 +90,7 @@ LAYERS = (
     ("pipelines.errors", "pipelines.field_errors", "pipelines.modest"),
     (
         "pipelines.messages",
+        "pipelines.files.locked",
         "pipelines.files.whole",
         "pipelines.files.unread",
         "pipelines.files.sizes",

@@ -185,7 +185,7 @@ def test_two_experts_that_are_added_become_one_model(tmp_path: Path) -> None:
     assert (model.file, model.file_2) == (home / "models" / high.name, home / "models" / low.name)
     assert (model.program_id, catalog.unusable) == ("wan2.2-a14b", ())
     assert len(remove_model(home, model.id)) == 3
-    assert list_data(home) <= {"models.toml"}
+    assert list_data(home) <= {"models.toml", ".models.toml.lock"}
     assert low.exists()
 
 
