@@ -86,7 +86,7 @@ def word_problem(problem: Any, *, known: Collection[str] = ()) -> Message:
             return say("input should be less than or equal to {limit}", limit=_shorten(values["le"]))
         case "literal_error" | "enum":
             expected = values["expected"]
-            near = find_near(problem["input"], re.findall(r"'([^']*)'", expected))
+            near = find_near(problem.get("input"), re.findall(r"'([^']*)'", expected))
             if near:
                 return say("input should be {values}; perhaps {name} is meant", values=expected, name=near)
             return say("input should be {values}", values=expected)

@@ -102,6 +102,13 @@ def test_a_slip_is_told_with_what_is_likely_meant() -> None:
     assert word_problem(find_problem(way="up")) == word_problem(find_problem(way=["left"]))
 
 
+def test_errors_without_what_was_given_are_worded_too() -> None:
+    with pytest.raises(ValidationError) as caught:
+        Fields.model_validate({"way": "rihgt"})
+    (problem,) = caught.value.errors(include_input=False)
+    assert word_problem(problem) == "input should be 'left' or 'right'"
+
+
 def test_a_slip_within_a_field_is_not_taken_for_one_of_the_whole() -> None:
     problem = {"type": "extra_forbidden", "loc": ("inner", "numbr"), "input": 1}
     assert word_problem(problem, known=list_fields(Fields)) == "is not a known field"
