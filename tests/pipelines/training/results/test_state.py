@@ -1,6 +1,7 @@
 """States that are half there, of another version, or half written: told, put aside, removed."""
 
 import asyncio
+import errno
 import gc
 import logging
 import shutil
@@ -15,9 +16,11 @@ import pytest
 
 from pipelines.errors import LumeshError
 from pipelines.training.results import abandoned
-from pipelines.training.results.state import StateFolder, find_newest
+from pipelines.training.results.state import StateFolder, find_newest, read_facts
+from pipelines.training.results.sums import SUMS
 
 FACTS = {"model": "tiny"}
+LATER = {"_CHECKPOINT_METADATA", "commit_success.txt"}  # which hold nothing of a state
 SIZE = 4096  # of noise: small arrays, and those that become small, lie within orbax' lists
 
 
@@ -81,6 +84,49 @@ def test_a_state_that_is_only_half_there_is_put_aside_and_the_one_before_is_take
     assert int(found["step"]) == 2
     assert told == ["The state after 5 steps is damaged; the one before is taken."]
     assert find_newest(tmp_path) == 2 and (tmp_path / "damaged-5").is_dir()
+
+
+def test_a_bit_that_the_disk_has_changed_in_any_file_is_found(tmp_path: Path) -> None:
+    """Tensorstore sums its lists, and reads an array of which a bit has changed as if nothing were."""
+    described = save(tmp_path / "whole", 2, 5)
+    names = sorted(file.relative_to(tmp_path / "whole") for file in (tmp_path / "whole" / "5").rglob("*"))
+    names = [name for name in names if (tmp_path / "whole" / name).is_file() and name.name not in LATER]
+    assert len(names) > 8
+    for name in names:
+        folder = shutil.copytree(tmp_path / "whole", tmp_path / name.as_posix().replace("/", "-"))
+        content = bytearray((folder / name).read_bytes())
+        content[len(content) // 2] ^= 4
+        (folder / name).write_bytes(content)
+        if name.parts[1] == "facts":
+            assert read_facts(folder) is None, "of another training, they would be refused before anything is read"
+        told: list[str] = []
+        states = StateFolder(folder, keep=2)
+        found = states.load(described, FACTS, tell=lambda text, told=told: told.append(str(text)))
+        states.close()
+        assert (int(found["step"]), told) == (2, ["The state after 5 steps is damaged; the one before is taken."]), name
+
+
+def test_a_state_of_an_earlier_version_has_no_sums_and_is_read(tmp_path: Path) -> None:
+    described = save(tmp_path, 2, 5)
+    (tmp_path / "5" / SUMS).unlink()
+    states = StateFolder(tmp_path, keep=2)
+    assert int(states.load(described, FACTS)["step"]) == 5
+    states.close()
+    assert read_facts(tmp_path) == FACTS
+
+
+def test_a_state_whose_sums_the_disk_refuses_is_none(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    def refuse(_state: Path) -> None:
+        raise OSError(errno.ENOSPC, "No space left on device")
+
+    save(tmp_path, 2)
+    monkeypatch.setattr("pipelines.training.results.state.write_sums", refuse)
+    states = StateFolder(tmp_path, keep=2)
+    states.save(5, {"step": jnp.asarray(5)}, FACTS)
+    with pytest.raises(OSError, match="No space left"):
+        states.wait()
+    states.close()
+    assert [entry.name for entry in tmp_path.iterdir()] == ["2"]
 
 
 def test_a_damaged_state_that_is_the_only_one_is_told_each_time_until_somebody_removes_it(tmp_path: Path) -> None:
