@@ -175,6 +175,7 @@ class StateFolder:
                 raise
             except Exception as error:  # orbax raises that itself for what tensorstore cannot read
                 abandoned.free(error)
+                abandoned.note_told(abandoned.find_os_error(error))
                 if abandoned.is_of_strange_arrays(error):
                     raise LumeshError(
                         say(
@@ -239,9 +240,11 @@ class StateFolder:
         """Returns when everything is on disk; raises OSError if the disk refused the last state."""
         with self._as_os_error():
             self._manager.wait_until_finished()
+        abandoned.tell_held(went_well=True)
 
     def close(self) -> None:
         self._manager.close()
+        abandoned.tell_held()
 
     def _remove_partial(self) -> None:
         """Removes the parts of a state that the disk refused; threads of tensorstore may still write to it."""
@@ -264,6 +267,7 @@ class StateFolder:
             yield
         except OSError as error:
             abandoned.free(error)
+            abandoned.note_told(error.errno)
             self._give_up(error)
             raise
         except ValueError as error:
@@ -271,6 +275,7 @@ class StateFolder:
             number = abandoned.find_os_error(error)
             if number is None:
                 raise
+            abandoned.note_told(number)
             refused = OSError(number, os.strerror(number), str(self._folder))
             self._give_up(refused)
             raise refused from error

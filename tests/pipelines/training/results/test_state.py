@@ -214,6 +214,7 @@ def test_what_nobody_waited_for_is_told_but_for_files_that_the_read_has_told_of(
     caplog: pytest.LogCaptureFixture, text: str, lines: int
 ) -> None:
     abandoned.keep_quiet()
+    abandoned.tell_held(went_well=True)  # what other tests were told of
 
     async def begin() -> None:
         asyncio.get_running_loop().create_future().set_exception(ValueError(text))
@@ -222,6 +223,57 @@ def test_what_nobody_waited_for_is_told_but_for_files_that_the_read_has_told_of(
         asyncio.run(begin())
         gc.collect()
     assert caplog.text.count("was never retrieved") == lines
+    abandoned.tell_held()
+    assert caplog.text.count("was never retrieved") == lines + ("os_error_code" in text)
+
+
+def log_refusal(text: str = "Error writing (os_error_code='13')") -> None:
+    try:
+        raise ValueError(text)
+    except ValueError:
+        logging.getLogger("absl").exception("Handler Commit failed")
+
+
+def test_a_refusal_that_nobody_is_told_of_is_logged_after_all(tmp_path: Path, caplog: pytest.LogCaptureFixture) -> None:
+    states = StateFolder(tmp_path, keep=2)
+    states.wait()
+    log_refusal()
+    assert not caplog.records, "somebody may ask yet"
+    states.wait()  # and nothing is raised
+    assert [record.message for record in caplog.records] == ["Handler Commit failed"]
+    log_refusal()
+    states.close()
+    assert len(caplog.records) == 2
+
+
+def test_a_refusal_that_is_raised_is_not_logged_beside_it(
+    tmp_path: Path, caplog: pytest.LogCaptureFixture, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    states = StateFolder(tmp_path, keep=2)
+    states.wait()
+
+    def fail() -> None:
+        log_refusal()
+        raise ValueError("os_error_code='13'")
+
+    with monkeypatch.context() as patched:
+        patched.setattr(states._manager, "wait_until_finished", fail)
+        with pytest.raises(PermissionError, match="Permission denied"):
+            states.wait()
+    log_refusal()  # of another part of the same state
+    states.close()
+    log_refusal()
+    abandoned.tell_held()
+    assert not caplog.records
+
+
+def test_a_refusal_of_something_else_is_logged_at_once(caplog: pytest.LogCaptureFixture) -> None:
+    abandoned.keep_quiet()
+    try:
+        raise PermissionError(errno.EACCES, "Permission denied", "/somewhere")
+    except PermissionError:
+        logging.getLogger("asyncio").exception("Exception in callback")
+    assert len(caplog.records) == 1
 
 
 def test_what_a_killed_process_left_half_written_is_removed(tmp_path: Path) -> None:
