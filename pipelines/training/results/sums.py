@@ -4,6 +4,7 @@ They are written into the state before it counts as whole, and compared before i
 earlier versions wrote, is read as it is.
 """
 
+import errno
 import json
 import zlib
 from concurrent.futures import ThreadPoolExecutor
@@ -13,6 +14,7 @@ SUMS = "sums.json"
 """The file in a state: of each file its size and CRC-32."""
 _LATER = frozenset((SUMS, "_CHECKPOINT_METADATA", "commit_success.txt"))
 """Files that are written after the sums, and hold nothing of the state."""
+_LOST = (errno.ENOENT, errno.ENOTDIR, errno.EISDIR, errno.EIO)
 _READERS = 4  # of files at once; one sums 0.9 GB a second (2026-11-28, two shared cores)
 _PIECE_BYTES = 2**24
 
@@ -31,13 +33,16 @@ def write_sums(state: Path) -> None:
 
 
 def check_sums(state: Path, *, below: str = "") -> None:
-    """Raises ChangedError for a file of a state that was changed since, of those `below` a folder if one is named."""
+    """Raises ChangedError for a file of a state that was changed since, of those `below` a folder if one is named.
+
+    What may not be read is no damage: raises OSError.
+    """
     try:
         sums: dict[str, list[int]] = json.loads((state / SUMS).read_text("utf-8"))
         wanted = {name: tuple(found) for name, found in sums.items() if name.startswith(below)}
     except FileNotFoundError:
         return
-    except (OSError, ValueError, TypeError, AttributeError) as error:
+    except (ValueError, TypeError, AttributeError) as error:
         raise ChangedError(f"{SUMS}: {error}") from error
     files = [state / name for name in wanted]
     with ThreadPoolExecutor(_READERS, thread_name_prefix="sums") as pool:
@@ -47,9 +52,12 @@ def check_sums(state: Path, *, below: str = "") -> None:
 
 
 def _find_sum(file: Path) -> tuple[int, int] | None:
+    """Returns a file's size and CRC-32, None for one that is gone, or that the disk cannot read any more."""
     try:
         return _sum(file)
-    except OSError:
+    except OSError as error:
+        if error.errno not in _LOST:
+            raise
         return None
 
 

@@ -106,6 +106,19 @@ def test_a_bit_that_the_disk_has_changed_in_any_file_is_found(tmp_path: Path) ->
         assert (int(found["step"]), told) == (2, ["The state after 5 steps is damaged; the one before is taken."]), name
 
 
+def test_a_state_that_may_not_be_read_is_not_taken_for_damaged(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    def refuse(file: Path) -> None:
+        raise PermissionError(errno.EACCES, "Permission denied", str(file))
+
+    described = save(tmp_path, 2, 5)
+    monkeypatch.setattr("pipelines.training.results.sums._sum", refuse)
+    states = StateFolder(tmp_path, keep=2)
+    with pytest.raises(PermissionError):
+        states.load(described, FACTS)
+    states.close()
+    assert find_newest(tmp_path) == 5 and not [*tmp_path.glob("damaged*")]
+
+
 def test_a_state_of_an_earlier_version_has_no_sums_and_is_read(tmp_path: Path) -> None:
     described = save(tmp_path, 2, 5)
     (tmp_path / "5" / SUMS).unlink()
