@@ -198,8 +198,8 @@ def check_training(settings: TrainingSettings, model: Model, learner: Learner, *
     data, notes = _schedule(settings, model, learner, learnt, batch=batch)
     held = _schedule(settings, model, learner, kept, batch=batch)[0] if kept else None
     epoch = count_epoch(
-        lambda examples: _schedule(settings, model, learner, examples, batch=batch)[0].schedule,
-        learnt, model, made=count_prior(learnt, prompts), is_kept=settings.preserve > 0,
+        data, lambda examples: _schedule(settings, model, learner, examples, batch=batch)[0].schedule, model,
+        made=count_prior(learnt, prompts), is_kept=settings.preserve > 0,
     )  # fmt: skip
     start = model.choose_start(revision=settings.revision, variant=settings.variant)
     too_long = list_too_long(learnt, start, trigger=settings.trigger or "", write_prompt=learner.write_prompt)

@@ -13,6 +13,7 @@ from pipelines.messages import Message, say
 from pipelines.models.model import Model
 from pipelines.training.data.batches import Schedule
 from pipelines.training.data.examples import Example
+from pipelines.training.data.rows import Data
 from pipelines.training.settings import DEFAULT_STEPS, TrainingSettings
 
 
@@ -54,22 +55,24 @@ class Epoch:
 
 
 def count_epoch(
+    data: Data,
     schedule: Callable[[Sequence[Example]], Schedule],
-    learnt: Sequence[Example],
     model: Model,
     *,
     made: int,
     is_kept: bool,
 ) -> Epoch:
-    """Counts an epoch of what is learnt and of prior pictures still to be `made`, which have the model's default shape.
+    """Counts an epoch of the data and of prior pictures still to be `made`, which have the model's default shape.
 
-    Where what the model knows `is_kept` otherwise (`preserve`), prior pictures are no part of an epoch.
+    `schedule` makes the schedule of data with these. Where what the model knows `is_kept` otherwise (`preserve`), prior
+    pictures are no part of an epoch.
     """
+    learnt = data.examples
     repeats = [(example.repeats, example.is_prior) for example in learnt]
     prior = 0 if is_kept else made + sum(count for count, is_prior in repeats if is_prior)
     coming = () if is_kept else (_describe_made(model, learnt),) * made
     return Epoch(
-        steps=schedule((*learnt, *coming)).steps_per_epoch,
+        steps=(schedule((*learnt, *coming)) if coming else data.schedule).steps_per_epoch,
         own=sum(count for count, is_prior in repeats if not is_prior),
         prior=prior,
         made=made,
