@@ -115,12 +115,14 @@ def _is_news(record: logging.LogRecord) -> bool:
         return False
     if error is None:
         return True
+    if _UNSEEN in text and (is_of_damage(error) or is_of_strange_arrays(error) or _is_abandoned(error)):
+        return False
     number = _find_refusal(record)
     if number is not None:
         if number not in _told:
             _held.append(record)
         return False
-    return _UNSEEN not in text or not (is_of_damage(error) or is_of_strange_arrays(error) or _is_abandoned(error))
+    return True
 
 
 def _find_refusal(record: logging.LogRecord) -> int | None:
