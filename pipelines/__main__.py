@@ -33,6 +33,7 @@ from pipelines.commands import (
 )
 from pipelines.commands.bench import compare, load, swap
 from pipelines.commands.bench import training as bench_training
+from pipelines.commands.problems import word_usage
 from pipelines.errors import LumeshError, MeshError, RecipeError
 from pipelines.runtime.devices import hosts, pods
 
@@ -128,7 +129,7 @@ def _run(arguments: list[str]) -> tuple[int, str | None]:
         # typer's usage errors have no public base class, but all have `format_message`.
         if not hasattr(error, "format_message"):
             raise
-        return 2, error.format_message()
+        return 2, word_usage(error.format_message())
     if result == STOPPED:  # typer's answer to Ctrl+C
         return STOPPED, "stopped"
     return result if isinstance(result, int) else 0, None

@@ -1,16 +1,24 @@
 """pydantic's errors of fields, as sentences for people."""
 
-from collections.abc import Mapping, Sequence
+import re
+from collections.abc import Collection, Mapping, Sequence
+from difflib import get_close_matches
 from typing import Any
+
+from pydantic import BaseModel
 
 from pipelines.messages import Message, say, say_count, tell
 
 MAX_TOLD = 20  # fields at fault in one answer
+LIKELY = 0.7  # share of letters in common by which a word is a slip of another; at 0.6 nonsense is noise_offset
 
 
-def word_first(problems: Sequence[Any], *, whole: str) -> dict[str, Message]:
-    """Words the first entries of ValidationError.errors() by field; "..." says how many more there are."""
-    fields = {name_field(one, whole=whole): word_problem(one) for one in problems[:MAX_TOLD]}
+def word_first(problems: Sequence[Any], *, whole: str, known: Collection[str] = ()) -> dict[str, Message]:
+    """Words the first entries of ValidationError.errors() by field; "..." says how many more there are.
+
+    The `known` names of fields are those that a field which is none may be meant for.
+    """
+    fields = {name_field(one, whole=whole): word_problem(one, known=known) for one in problems[:MAX_TOLD]}
     return tell_first(fields, more=max(0, len(problems) - MAX_TOLD))
 
 
@@ -27,8 +35,22 @@ def name_field(problem: Any, *, whole: str) -> str:
     return ".".join(str(part) for part in problem["loc"]) or whole
 
 
-def word_problem(problem: Any) -> Message:
-    """Words one entry of ValidationError.errors().
+def list_fields(model: type[BaseModel]) -> set[str]:
+    """Lists the fields of a type, as they are called in JSON."""
+    return {field.alias or name for name, field in model.model_fields.items()}
+
+
+def find_near(text: object, known: Collection[str]) -> str | None:
+    """Returns the one of these words that a text is most likely a slip of, as for flags of a command; else None."""
+    return (
+        next(iter(get_close_matches(text, known, n=1, cutoff=LIKELY)), None)
+        if isinstance(text, str) and len(text) < 100
+        else None
+    )
+
+
+def word_problem(problem: Any, *, known: Collection[str] = ()) -> Message:
+    """Words one entry of ValidationError.errors(), with the one of the object's `known` fields that may be meant.
 
     What a validator of ours raised keeps its own sentence. Types that are not listed keep pydantic's words, which
     have no code.
@@ -40,7 +62,10 @@ def word_problem(problem: Any) -> Message:
         case "missing":
             return say("is required")
         case "extra_forbidden":
-            return say("is not a known field")
+            near = find_near(problem["loc"][-1], known) if len(problem["loc"]) == 1 else None
+            return (
+                say("is not a known field; perhaps {name} is meant", name=near) if near else say("is not a known field")
+            )
         case "string_unicode":
             return say("holds half of a character")
         case "string_too_short":
@@ -60,7 +85,11 @@ def word_problem(problem: Any) -> Message:
         case "less_than_equal":
             return say("input should be less than or equal to {limit}", limit=_shorten(values["le"]))
         case "literal_error" | "enum":
-            return say("input should be {values}", values=values["expected"])
+            expected = values["expected"]
+            near = find_near(problem.get("input"), re.findall(r"'([^']*)'", expected))
+            if near:
+                return say("input should be {values}; perhaps {name} is meant", values=expected, name=near)
+            return say("input should be {values}", values=expected)
         case "too_long":
             return say_count(
                 "may have at most {count} item, not {found}",

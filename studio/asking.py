@@ -10,7 +10,7 @@ from collections.abc import Sequence
 from dataclasses import replace
 from typing import Any
 
-from pipelines.errors import ModelError
+from pipelines.errors import ModelError, RecipeError
 from pipelines.loras.files import find_lora_file
 from pipelines.messages import Message, say
 from pipelines.models.model import Model
@@ -18,6 +18,7 @@ from pipelines.program_sets import ProgramSet
 from pipelines.prompts.reading import count_chunks, list_notes
 from pipelines.recipes.recipe import Recipe, carry_over, read_recipe
 from pipelines.recipes.resolving import list_idle, resolve, take_lora_tags
+from studio.further import tell_all
 from studio.jobs import queue
 from studio.jobs.job import TRAIN, Job
 from studio.jobs.many import grid_spec, grid_store, sweep
@@ -57,6 +58,16 @@ def prepare(visit: Visit, recipe: Recipe, *, preset: str | None = None, owner: s
     )
 
 
+def prepare_fields(visit: Visit, fields: dict[str, Any], *, owner: str | None = None) -> Wanted:
+    """Reads a recipe from untrusted JSON and prepares it; raises RecipeError that names all that is wrong with it."""
+    try:
+        recipe = read_recipe(fields)
+    except RecipeError as error:
+        told = tell_all(error.fields, fields, lambda others: prepare(visit, read_recipe(others), owner=owner))
+        raise RecipeError(told) from error
+    return prepare(visit, recipe, owner=owner)
+
+
 def _find_preset(visit: Visit, preset_id: str | None, *, model: Model, prompt: str) -> tuple[str | None, list[Message]]:
     """Returns the preset's id if model and prompt, as they were asked for, are its own; else None, and why."""
     if preset_id is None:
@@ -89,7 +100,7 @@ def edit(visit: Visit, job_id: str, changes: dict[str, Any]) -> Job:
     job = _require_recipe(visit.get_job(job_id))
     is_other_model = changes.get("model", job.recipe.model) != job.recipe.model
     fields = carry_over(job.recipe) if is_other_model else job.recipe.to_json()
-    wanted = prepare(visit, read_recipe({**fields, **changes}), owner=job.owner)
+    wanted = prepare_fields(visit, {**fields, **changes}, owner=job.owner)
     _admit(visit, [wanted.recipe])
     queue.edit(visit.database, job_id, wanted)
     return visit.get_job(job_id)

@@ -23,7 +23,7 @@ LAYERS = (
     ("studio.cluster",),
     ("studio.ui", "studio.api", "studio.worker"),
     ("studio.asking", "studio.asking_to_train"),
-    ("studio.visit",),
+    ("studio.visit", "studio.further"),
     ("studio.context",),
     ("studio.services",),
     ("studio.jobs", "studio.library", "studio.access"),
@@ -90,6 +90,7 @@ LAYERS = (
     ("pipelines.errors", "pipelines.field_errors", "pipelines.modest"),
     (
         "pipelines.messages",
+        "pipelines.files.locked",
         "pipelines.files.whole",
         "pipelines.files.unread",
         "pipelines.files.sizes",

@@ -43,6 +43,7 @@ TIER_OF = {
     "tests/pipelines/families/fake": "unit",
     "tests/pipelines/families/test_embedding_cache.py": "unit",
     "tests/pipelines/plan": "model",
+    "tests/pipelines/plan/test_kept_trainings.py": "unit",
     "tests/pipelines/plan/test_training_report.py": "unit",
     "tests/pipelines/runtime": "model",
     "tests/pipelines/runtime/devices/test_platform.py": "process",

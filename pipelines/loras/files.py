@@ -24,7 +24,7 @@ from pipelines.errors import ModelError
 from pipelines.families import list_traits, name_families
 from pipelines.families.traits import LORA_PREFIX, LORA_STEM, Sizes
 from pipelines.loras.settings import ADAPTER_MODEL
-from pipelines.loras.tensors import EMBEDDING_NAMES, OTHER_KINDS, measure, name_kind, split_name
+from pipelines.loras.tensors import EMBEDDING_NAMES, OTHER_KINDS, is_of_text, measure, name_kind, split_name
 from pipelines.messages import Message, say
 from pipelines.models.weight_files import ARCHIVES, GGUF, OTHER_WEIGHTS, UNFINISHED
 
@@ -57,8 +57,6 @@ _FOREIGN = re.compile(
 )
 
 _JOINED = re.compile(r"[._](to_(added_)?)?qkv$")  # queries, keys and values, which are layers of their own here
-
-_OF_TEXT = re.compile(r"(lora_te\d?_|text_encoder|te\d?\.)")
 
 _UNMEASURED: Mapping[str, Mapping[str, tuple[int, ...]]] = MappingProxyType({})
 
@@ -344,7 +342,7 @@ def _find_rank(layers: Mapping[str, Mapping[str, tuple[int, ...]]]) -> int:
     and those of text encoders, count only where there are no others.
     """
     ranks = {layer: parts["down"][0] for layer, parts in layers.items() if parts.get("down")}
-    of_one = [rank for layer, rank in ranks.items() if not _JOINED.search(layer) and not _OF_TEXT.match(layer)]
+    of_one = [rank for layer, rank in ranks.items() if not _JOINED.search(layer) and not is_of_text(layer)]
     return max(of_one) if of_one else min(ranks.values(), default=0)
 
 

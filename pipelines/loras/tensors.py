@@ -37,6 +37,8 @@ EMBEDDINGS = ("bundle_emb.", "emb_params")  # textual inversion, which some trai
 # What the tensors of a file are called that is nothing but an embedding, one for each text encoder.
 EMBEDDING_NAMES = frozenset(("emb_params", "clip_l", "clip_g", "text_encoders_0", "text_encoders_1"))
 
+_OF_TEXT = re.compile(r"(base_model\.model\.)?(lora_te\d?_|text_encoder|te\d?\.)")
+
 
 class Split(NamedTuple):
     """The layer that a tensor changes, as the file spells it, the part of the adapter, and peft's adapter name."""
@@ -59,6 +61,11 @@ def split_name(name: str) -> Split | None:
             module += ".0" if module.endswith(".to_out") else ""
         return Split(module, groups.get("part") or part, groups.get("adapter") or "")
     return None
+
+
+def is_of_text(layer: str) -> bool:
+    """Tells whether a layer, as a file spells it, is one of a text encoder."""
+    return _OF_TEXT.match(layer) is not None
 
 
 def name_kind(parts: set[str]) -> str:

@@ -13,8 +13,8 @@ from typing import Any, Literal, cast
 from pydantic import BaseModel, ConfigDict, ValidationError, create_model
 
 from pipelines.errors import ModelError
-from pipelines.field_errors import name_field, word_problem
-from pipelines.messages import say, tell
+from pipelines.field_errors import list_fields, word_first
+from pipelines.messages import join, say, tell
 from pipelines.models.model import AttentionOptions, Example, Model, Shape
 from pipelines.models.own_models import UnusableModel, make_id
 
@@ -105,11 +105,9 @@ def check_entry(entry: Mapping[str, Any], entry_type: type[BaseModel]) -> dict[s
     try:
         fields = entry_type.model_validate(dict(entry)).model_dump(exclude_unset=True)
     except ValidationError as error:
-        first = error.errors()[0]
-        name = name_field(first, whole="entry")
-        if first["type"] == "extra_forbidden":
-            raise ModelError(say("There is no field {name}.", name=name), advice=_MANUAL) from error
-        raise ModelError(say("{name}: {problem}.", name=name, problem=word_problem(first)), advice=_MANUAL) from error
+        told = word_first(error.errors(), whole="entry", known=list_fields(entry_type))
+        said = [say("{name}: {problem}.", name=name, problem=problem) for name, problem in told.items()]
+        raise ModelError(join(said), advice=_MANUAL) from error
     model_id = fields.get("id", "")
     if not model_id or make_id(model_id) != model_id:
         raise ModelError(

@@ -35,6 +35,7 @@ COPY_BYTES = 2**24
 _NOISE = re.compile(r"(high|low)(?:[-_ ]?noise)?(?![a-z])[-_ ]?", re.IGNORECASE)  # in the names of two experts
 _SWAPPED = {"high": "low", "low": "high"}
 _REPO = re.compile(r"[\w.-]+/[\w.-]+")
+_VARIANT = re.compile(rf"\.(\w+)(?:-\d+-of-\d+)?{re.escape(SUFFIX)}$")
 
 
 def add_file(
@@ -111,6 +112,13 @@ def add_repository(data_dir: Path, repo: str, *, revision: str = "main", name: s
     if known is not None:
         raise ModelError(
             say("{repo} is there already: {model}.", repo=repo, model=known.id), advice=say("Use that model.")
+        )
+    if variant and variant not in (variants := _list_variants(there.weights)):
+        advice = say("It has only plain ones: leave the variant out.")
+        if variants:
+            advice = say("It has {variants}: name one of them, or none.", variants=", ".join(variants))
+        raise ModelError(
+            say("{repo} has no weights of the variant {variant}.", repo=repo, variant=variant[:40]), advice=advice
         )
     said = {"variant": variant or _choose_variant(there.weights), "licence": there.licence}
     fields = {"id": model_id, "like": found.likeness.model_id, "repo": repo, "revision": there.commit}
@@ -297,10 +305,15 @@ def _pair_experts(data_dir: Path, file: Path) -> str:
     return model_id
 
 
+def _list_variants(weights: Sequence[str]) -> list[str]:
+    """Lists the variants in the names of a repository's weights, without the plain ones."""
+    return sorted({match[1] for name in weights if (match := _VARIANT.search(name)) is not None})
+
+
 def _choose_variant(weights: Sequence[str]) -> str:
     """Returns fp16 if each component has such weights besides others, "" for the plain ones."""
     folders = {name.rpartition("/")[0] for name in weights}
-    halves = {name.rpartition("/")[0] for name in weights if ".fp16." in name}
+    halves = {name.rpartition("/")[0] for name in weights if _list_variants([name]) == ["fp16"]}
     return "fp16" if halves and halves == folders else ""
 
 

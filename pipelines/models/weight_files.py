@@ -39,16 +39,19 @@ log = logging.getLogger(__name__)
 def find_weight_files(folder: Path, *, variant: str = "") -> list[Path]:
     """Lists one component's safetensors files: those of the variant, else the plain ones, else the only ones there.
 
-    Raises ModelError when there are none, or when one of several is missing.
+    That there are none of the variant is logged. Raises ModelError when there are no files at all, or when one of
+    several is missing.
     """
-    for suffix in dict.fromkeys((f".{variant}" if variant else "", "", *_find_variants(folder))):
+    asked = f".{variant}" if variant else ""
+    for suffix in dict.fromkeys((asked, "", *_find_variants(folder))):
         for stem in STEMS:
             single = folder / f"{stem}{suffix}{SUFFIX}"
-            if single.exists():
-                return [single]
             index = folder / f"{stem}{SUFFIX}.index{suffix}.json"
-            if index.exists():
-                return _list_files_of(index)
+            if not single.exists() and not index.exists():
+                continue
+            if suffix != asked:
+                _note_absence(folder, variant, suffix.lstrip("."))
+            return [single] if single.exists() else _list_files_of(index)
     others = sorted(file.name for file in folder.glob(f"*{SUFFIX}"))
     if others:
         raise ModelError(
@@ -82,6 +85,14 @@ def _find_variants(folder: Path) -> list[str]:
 def _note_choice(folder: Path, names: tuple[str, ...]) -> None:
     """Logs once which of several variants is taken where a model names none of them and there is no plain file."""
     log.info("%s holds weights as %s; without a plain file, %s is used", folder, ", ".join(names), names[0])
+
+
+@functools.cache
+def _note_absence(folder: Path, asked: str, taken: str) -> None:
+    """Logs once that a component has no weights of the variant that was asked for, and which are taken."""
+    if asked:
+        other = f"those of {taken} are" if taken else "the plain ones are"
+        log.warning("%s has no weights of the variant %s; %s used", folder, asked, other)
 
 
 def _list_files_of(index: Path) -> list[Path]:

@@ -13,6 +13,7 @@ from dataclasses import asdict
 from pathlib import Path
 from typing import Any
 
+from pipelines.files.locked import hold_file
 from pipelines.models.model import FULL
 from pipelines.plan.estimate import find_estimator, is_current
 from pipelines.plan.lines import read_estimate, read_lines, write_estimate, write_lines
@@ -59,9 +60,10 @@ def describe(plan: Plan) -> dict[str, Any]:
 
 def add_lines(file: Path, lines: Sequence[Mapping[str, Any]]) -> list[dict[str, Any]]:
     """Adds lines to the file, replacing earlier plans of the same thing; returns all lines in a stable order."""
-    found = {_identify(line): dict(line) for line in (*read_lines(file), *lines)}
-    ordered = [found[key] for key in sorted(found)]
-    write_lines(file, ordered)
+    with hold_file(file):
+        found = {_identify(line): dict(line) for line in (*read_lines(file), *lines)}
+        ordered = [found[key] for key in sorted(found)]
+        write_lines(file, ordered)
     return ordered
 
 

@@ -24,7 +24,7 @@ from pipelines.plan.hlo import (
     count_pallas_flops,
     read_arrays,
 )
-from pipelines.plan.topologies import TOPOLOGIES, V4, V5E, V5P, V6E, V7X, Chip
+from pipelines.plan.topologies import SLICES, TOPOLOGIES, V4, V5E, V5P, V6E, V7X, Chip
 
 # To be increased when estimates of the same program change, for a chip or for all, which invalidates saved ones.
 ESTIMATOR = 3
@@ -64,8 +64,13 @@ def find_estimator(chip: Chip | None) -> int:
 
 def is_current(line: Mapping[str, Any]) -> bool:
     """Whether the estimates of a saved plan (answers.py) are as they would be made today."""
-    topology = TOPOLOGIES.get(line["topology"])
-    return topology is not None and line["estimator"] == find_estimator(topology.chip)
+    return is_of_today(line["estimator"], line["topology"])
+
+
+def is_of_today(estimator: object, topology: str) -> bool:
+    """Whether this is the version of the estimates for a machine, by its name; one that is not known has none."""
+    machine = (TOPOLOGIES | SLICES).get(topology)
+    return machine is not None and estimator == find_estimator(machine.chip)
 
 
 @dataclass(kw_only=True)

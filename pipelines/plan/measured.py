@@ -9,6 +9,7 @@ from collections.abc import Sequence
 from dataclasses import asdict, dataclass
 from pathlib import Path
 
+from pipelines.files.locked import hold_file
 from pipelines.files.whole import write_whole
 from pipelines.plan.topologies import CHIP_OF_KIND, Topology
 
@@ -48,8 +49,9 @@ class Measured:
 def keep(folder: Path, found: Sequence[Measured]) -> None:
     """Adds measurements to the file in this folder, in place of earlier ones of the same programs."""
     new = {one.name for one in found}
-    lines = [*(one for one in read(folder) if one.name not in new), *found]
-    write_whole(folder / FILE, json.dumps([asdict(one) for one in lines], indent=1).encode())
+    with hold_file(folder / FILE):
+        lines = [*(one for one in read(folder) if one.name not in new), *found]
+        write_whole(folder / FILE, json.dumps([asdict(one) for one in lines], indent=1).encode())
 
 
 def read(folder: Path) -> list[Measured]:

@@ -3,7 +3,8 @@
 The step comes as Programs from whoever knows how to train; this file compiles the first way to compute it that fits,
 in the order in which a training tries them. Answers are kept one a line: those in training.jsonl are shipped. What was
 asked before is answered without tracing or compiling, and without jax, with the day and the versions that it was
-compiled with. Answers of one's own are valid as long as all that they were `made_of` is the same.
+compiled with. Answers of one's own are valid as long as all that they were `made_of` is the same; of no file are those
+given whose seconds another version of the estimates has counted (estimate.py).
 Not here: what is said of an answer (training_report.py).
 """
 
@@ -13,8 +14,9 @@ from dataclasses import dataclass, field
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
+from pipelines.files.locked import hold_file
 from pipelines.messages import english
-from pipelines.plan.estimate import Estimate
+from pipelines.plan.estimate import Estimate, find_estimator, is_of_today
 from pipelines.plan.lines import read_estimate, read_lines, read_sound_lines, write_estimate, write_lines
 from pipelines.plan.topologies import Topology
 from pipelines.plan.verdicts import Answer, read_versions
@@ -74,6 +76,7 @@ class TrainingAnswer:
     estimate: Estimate | None
     day: str
     versions: Mapping[str, str]
+    estimator: int
     made_of: str = ""
     is_kept: bool = False
 
@@ -139,6 +142,7 @@ def ask(
             estimate=estimate,
             day=f"{datetime.datetime.now(tz=datetime.UTC):%Y-%m-%d}",
             versions=read_versions(),
+            estimator=find_estimator(topology.chip),
             made_of=made_of,
         )
 
@@ -162,7 +166,7 @@ def ask(
 def find(
     file: Path, question: TrainingQuestion, *, made_of: str = "", on_damaged: Callable[[int], None] | None = None
 ) -> TrainingAnswer | None:
-    """Returns the kept answer to this question that was `made_of` this, None if there is none.
+    """Returns the kept answer to this question that was `made_of` this and is of today, None if there is none.
 
     Where lines hold something else, `on_damaged` hears how many, and they are passed over; without it, raises
     ValueError, KeyError or TypeError.
@@ -174,6 +178,8 @@ def find(
         if line["question"] != wanted or line.get("made_of", "") != made_of or found is not None:
             continue
         try:
+            if not _is_current(line):
+                continue
             found = _read(line)
         except (ValueError, KeyError, TypeError, AttributeError):
             if on_damaged is None:
@@ -185,16 +191,22 @@ def find(
 
 
 def list_answers(file: Path) -> list[TrainingAnswer]:
-    """Returns the kept answers of the file; raises what `find` raises."""
-    return [_read(line) for line in read_lines(file)]
+    """Returns the file's answers that are of today; raises what `find` raises."""
+    return [_read(line) for line in read_lines(file) if _is_current(line)]
 
 
 def keep(file: Path, answer: TrainingAnswer) -> None:
     """Adds an answer to the file, in place of an earlier one to the same question, and of lines that hold none."""
     asked = answer.question.describe()
-    others = [line for line in read_sound_lines(file)[0] if line["question"] != asked]
-    lines = sorted([*others, _write(answer)], key=lambda line: [*map(str, line["question"].values())])
-    write_lines(file, lines)
+    with hold_file(file):
+        others = [line for line in read_sound_lines(file)[0] if line["question"] != asked]
+        lines = sorted([*others, _write(answer)], key=lambda line: [*map(str, line["question"].values())])
+        write_lines(file, lines)
+
+
+def _is_current(line: Mapping[str, Any]) -> bool:
+    """Whether the seconds are as they would be counted today; lines of long ago do not say how theirs were."""
+    return is_of_today(line.get("estimator"), line["question"]["topology"])
 
 
 def _write(answer: TrainingAnswer) -> dict[str, Any]:

@@ -10,7 +10,7 @@ from typing import Annotated, Any, Literal
 from pydantic import AfterValidator, BaseModel, ConfigDict, Field, ValidationError, field_validator
 
 from pipelines.errors import RecipeError
-from pipelines.field_errors import word_first
+from pipelines.field_errors import list_fields, word_first
 from pipelines.loras.files import HIGH, LOW
 from pipelines.messages import say
 from pipelines.models.catalog import Shape
@@ -170,7 +170,7 @@ def read_recipe(fields: dict[str, Any]) -> Recipe:
     try:
         return Recipe.model_validate(fields)
     except ValidationError as error:
-        problems = word_first(error.errors(), whole="recipe")
+        problems = word_first(error.errors(), whole="recipe", known=list_fields(Recipe))
         raise RecipeError(problems) from error
 
 

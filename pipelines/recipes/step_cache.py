@@ -22,6 +22,7 @@ from typing import Any, Self
 import numpy as np
 
 from pipelines.errors import ModelError
+from pipelines.files.locked import hold_file
 from pipelines.files.whole import write_whole
 from pipelines.messages import Message, say
 
@@ -163,11 +164,11 @@ class StepCaches:
 
 def keep(file: Path, model_id: str, found: StepCache) -> None:
     """Adds a model's step cache to a file, in place of an earlier one."""
-    caches = {**StepCaches.read(file).of_model, model_id: found}
-    content = {name: _write(one) for name, one in sorted(caches.items())}
-    lines = ",\n".join(f" {json.dumps(name)}: {json.dumps(entry)}" for name, entry in content.items())
-    file.parent.mkdir(parents=True, exist_ok=True)
-    write_whole(file, f"{{\n{lines}\n}}\n".encode())
+    with hold_file(file):
+        caches = {**StepCaches.read(file).of_model, model_id: found}
+        content = {name: _write(one) for name, one in sorted(caches.items())}
+        lines = ",\n".join(f" {json.dumps(name)}: {json.dumps(entry)}" for name, entry in content.items())
+        write_whole(file, f"{{\n{lines}\n}}\n".encode())
 
 
 def _read(entry: Mapping[str, Any]) -> StepCache:

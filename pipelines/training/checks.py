@@ -35,10 +35,11 @@ from pipelines.training.data.prompts import count_prior, list_prior_prompts
 from pipelines.training.data.rows import CaptionRules, Data
 from pipelines.training.data.sources import read_examples
 from pipelines.training.engine.first_values import check_first_values
+from pipelines.training.epochs import Epoch, choose_steps, count_epoch
 from pipelines.training.first_lora import find_first_lora
 from pipelines.training.refusals import check_folders, check_name, check_output, check_samples, find_strange
 from pipelines.training.results.report import check_report
-from pipelines.training.settings import DEFAULT_STEPS, TrainingSettings
+from pipelines.training.settings import TrainingSettings
 from pipelines.training.sizes import find_multiple, takes_buckets
 
 CROPS = 4
@@ -59,6 +60,7 @@ class Checked:
     captions: CaptionRules
     prior_prompts: tuple[str, ...]
     first_lora: LoraFile | None
+    epoch: Epoch
     steps: int
     batch_size: int
     devices: int
@@ -99,7 +101,8 @@ class Checked:
             "pictures": len(self.examples),
             "buckets": self.buckets,
             "steps": self.steps,
-            "steps_per_epoch": self.schedule.steps_per_epoch,
+            "steps_per_epoch": self.epoch.steps,
+            "prior_pictures": self.epoch.prior,
             "batch_size": self.batch_size,
             "hosts": hosts.count(),
             "batch_size_per_device": self.batch_size // self.devices,
@@ -108,16 +111,10 @@ class Checked:
 
     def tell(self) -> list[Message]:
         """Lists the plan in sentences."""
-        epochs = self.steps / self.schedule.steps_per_epoch
         sizes = ", ".join(f"{shape} ({count})" for shape, count in self.buckets.items())
         return [
             _count(self.examples, sizes),
-            say(
-                "{steps} steps of {batch} pictures: {epochs} times through the data",
-                steps=self.steps,
-                batch=self.batch_size,
-                epochs=f"{epochs:.1f}",
-            ),
+            *self.epoch.tell(self.steps, batch=self.batch_size),
             *self._tell_shares(),
             *self.notes,
         ]
@@ -186,8 +183,8 @@ def check_training(settings: TrainingSettings, model: Model, learner: Learner, *
         prompts = list_prior_prompts(settings, model)
     except RecipeError as error:
         problems |= error.fields
-    made = 0 if settings.preserve else count_prior(found.examples, prompts)  # which are data, too, once they are there
-    batch = choose_batch(settings, len(counted) + made, devices)
+    made = count_prior(found.examples, prompts)  # which are data, too, once they are there
+    batch = choose_batch(settings, len(counted) + (0 if settings.preserve else made), devices)
     if batch % (devices * settings.accumulate):
         problems["global_batch_size"] = say(
             "{batch} is no multiple of {devices} devices times {parts} parts",
@@ -200,6 +197,10 @@ def check_training(settings: TrainingSettings, model: Model, learner: Learner, *
     learnt, kept, held_notes = _hold_out(settings, found, model)
     data, notes = _schedule(settings, model, learner, learnt, batch=batch)
     held = _schedule(settings, model, learner, kept, batch=batch)[0] if kept else None
+    epoch = count_epoch(
+        data, lambda examples: _schedule(settings, model, learner, examples, batch=batch)[0].schedule, model,
+        made=count_prior(learnt, prompts), is_kept=settings.preserve > 0,
+    )  # fmt: skip
     start = model.choose_start(revision=settings.revision, variant=settings.variant)
     too_long = list_too_long(learnt, start, trigger=settings.trigger or "", write_prompt=learner.write_prompt)
     return Checked(
@@ -217,7 +218,8 @@ def check_training(settings: TrainingSettings, model: Model, learner: Learner, *
         ),
         prior_prompts=prompts,
         first_lora=lora,
-        steps=choose_steps(settings, data.schedule.steps_per_epoch),
+        epoch=epoch,
+        steps=choose_steps(settings, epoch.steps),
         batch_size=batch,
         devices=devices,
         notes=(
@@ -225,6 +227,7 @@ def check_training(settings: TrainingSettings, model: Model, learner: Learner, *
             *notes,
             *held_notes,
             *too_long,
+            *epoch.list_notes(),
             *tell_start(model, settings.kind),
             *_tell_settings(settings),
         ),
@@ -289,15 +292,6 @@ def tell_start(model: Model, kind: Literal["lora", "full"] = "lora") -> list[Mes
     if index is not None and index.is_file() and read_json(index).get("is_distilled"):
         return [say("{model} is distilled, and learns poorly: train the base that it was made from", model=model.title)]
     return []
-
-
-def choose_steps(settings: TrainingSettings, steps_per_epoch: int) -> int:
-    """Returns the steps asked for, those of the epochs asked for, or the default of the kind of training."""
-    if settings.steps is not None:
-        return settings.steps
-    if settings.epochs is not None:
-        return max(1, math.ceil(settings.epochs * steps_per_epoch))
-    return DEFAULT_STEPS[settings.kind]
 
 
 def choose_name(settings: TrainingSettings) -> str:

@@ -43,8 +43,8 @@ def add_prior(
     shapes = shapes or [checked.model.default_shape]
     if not maker.make(prompts, count, shapes=shapes, seed=settings.seed, stop=stop, on_event=on_event):
         return None
-    data = (*settings.data, f"{folder},prior")
-    with_prior = settings.model_copy(update={"data": data, "global_batch_size": checked.batch_size})
+    there = {"data": (*settings.data, f"{folder},prior"), "prior_prompt": (), "prior_prompts": None}
+    with_prior = settings.model_copy(update={**there, "global_batch_size": checked.batch_size})
     return check_training(with_prior, checked.model, origin.learner, name=checked.name)
 
 

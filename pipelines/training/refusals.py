@@ -42,6 +42,9 @@ def find_strange(settings: TrainingSettings, model: Model, learner: Learner) -> 
     if not start.repo or start.path is not None or start.file is not None:
         reason = english(f"is of a hub repository, and {model.title} is none")
         problems |= refuse_asked(settings, ("revision", "non_ema_revision"), reason)
+    if start.file is not None:
+        reason = english(f"is of models with a file for each part, and {model.title} is a single one; leave it out")
+        problems |= refuse_asked(settings, ("variant",), reason)
     folder = find_known_configs(start)
     if folder is None:
         return problems  # what is not here yet is looked at when it has been fetched

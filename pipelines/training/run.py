@@ -7,7 +7,7 @@ got wrong is found by `check` before a weight is read.
 import json
 import time
 from collections.abc import Sequence
-from dataclasses import dataclass, replace
+from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
 
@@ -175,7 +175,7 @@ def _prepare(
             return None
         checked = whole
         compare_hosts(settings, checked)
-        opened.check_states(settings, replace(checked, prior_prompts=()))
+        opened.check_states(settings, checked)
     if stop.ask_all("stop before the rows"):
         return None
     prepared = prepare_rows(settings, checked, place, origin, stop=stop, on_event=on_event)

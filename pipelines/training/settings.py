@@ -78,7 +78,9 @@ class TrainingSettings(BaseModel):
     whole_clips: bool = Field(default=False, description="Learns all of long clips, in pieces, not their beginnings.")
 
     steps: int | None = Field(default=None, ge=1, le=10_000_000, description="How many updates of the weights.")
-    epochs: float | None = Field(default=None, gt=0, description="Instead of steps: how often each picture is seen.")
+    epochs: float | None = Field(
+        default=None, gt=0, description="Instead of steps: how often each picture is seen, prior ones, too."
+    )
     global_batch_size: int | None = Field(default=None, ge=1, le=65_536, description="Pictures a step, on all hosts.")
     accumulate: int = Field(default=1, ge=1, le=1024, description="Parts of a batch that are computed one by one.")
 
@@ -178,7 +180,8 @@ def read_settings(given: Mapping[str, Any], file: Path | None = None, *, needs_d
     try:
         settings = TrainingSettings.model_validate(fields)
     except ValidationError as error:
-        found = word_first(error.errors(), whole="settings")
+        names = {FLAGS.get(name, name) for name in TrainingSettings.model_fields}
+        found = word_first(error.errors(), whole="settings", known={*names, "name"})
         problems = {FLAGS.get(name, name): text for name, text in found.items()}
         wrong = {str(one["loc"][0]) for one in error.errors() if one["loc"]}
         settings = TrainingSettings.model_validate({name: fields[name] for name in fields.keys() - wrong})

@@ -5,13 +5,14 @@ becomes `audit.jsonl.1`, and so on. What a full disk does not take goes to the s
 when refused; passwords and tokens never.
 """
 
-import fcntl
 import json
 import logging
 import os
 import time
 from pathlib import Path
 from typing import Any
+
+from pipelines.files.locked import hold_file
 
 log = logging.getLogger(__name__)
 
@@ -38,9 +39,7 @@ class Audit:
             log.error("not in %s (%s): %s", self._file, error.strerror, line.rstrip())
 
     def _append(self, line: str) -> None:
-        self._file.parent.mkdir(parents=True, exist_ok=True)
-        with self._file.with_name(".audit.lock").open("a") as lock:
-            fcntl.flock(lock, fcntl.LOCK_EX)
+        with hold_file(self._file):
             self._rotate(len(line.encode()))
             descriptor = os.open(self._file, os.O_WRONLY | os.O_APPEND | os.O_CREAT, 0o600)
             with os.fdopen(descriptor, "ab") as stream:

@@ -4,7 +4,6 @@
 removed user loses access at once. A damaged file lets nobody in.
 """
 
-import fcntl
 import hashlib
 import hmac
 import re
@@ -18,6 +17,7 @@ from pathlib import Path
 from pydantic import BaseModel, ConfigDict, ValidationError
 
 from pipelines.errors import LumeshError
+from pipelines.files.locked import hold_file
 from pipelines.files.whole import PRIVATE, write_whole
 from pipelines.messages import english, say
 from studio.access.passwords import MAX_CHARS, MIN_CHARS, NOBODYS, hash_password, is_password, is_weak
@@ -191,9 +191,7 @@ class Users:
 
     @contextmanager
     def _change(self) -> Generator[dict[str, User]]:
-        self._file.parent.mkdir(parents=True, exist_ok=True)
-        with self._file.with_suffix(".lock").open("a") as lock:
-            fcntl.flock(lock, fcntl.LOCK_EX)
+        with hold_file(self._file):
             users = dict(self.read())
             yield users
             write_whole(self._file, _File(users=users).model_dump_json(indent=1).encode(), mode=PRIVATE)

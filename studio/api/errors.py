@@ -7,6 +7,7 @@ without a status is a mistake of the server. Below /v1 the shape is OpenAI's ins
 (adapters/openai_errors.py).
 """
 
+import functools
 import logging
 import math
 import sqlite3
@@ -26,8 +27,10 @@ from pipelines.messages import NOTHING, Message, add_codes, english, join, say
 from studio.access.limits import RateError
 from studio.access.people import PERSON, Person
 from studio.api.adapters.openai_errors import PREFIX, make_openai_error
+from studio.api.bodies import find_body
+from studio.further import tell_all
 from studio.storage import explain
-from studio.visit import NotFoundError
+from studio.visit import NotFoundError, Visit
 
 MISTAKE = 500
 METHODS = ("GET", "POST", "PUT", "PATCH", "DELETE")
@@ -91,7 +94,13 @@ def _answer_invalid(request: Request, problem: Exception) -> JSONResponse:
     assert isinstance(problem, RequestValidationError)
     found = problem.errors()
     shown = [{**one, "loc": _name_place(one)} for one in found[:MAX_TOLD]]
-    return _answer_fields(request, word_first([*shown, *found[MAX_TOLD:]], whole="body"))
+    body = find_body(request.scope.get("endpoint"))
+    told = word_first([*shown, *found[MAX_TOLD:]], whole="body", known=body.names if body is not None else ())
+    person = request.scope.get(PERSON)
+    if body is not None and body.check is not None and person is not None:
+        visit = Visit(person=person, studio=request.app.state.studio)
+        told = tell_all(told, problem.body, functools.partial(body.check, visit))
+    return _answer_fields(request, told)
 
 
 def _name_place(problem: Mapping[str, Any]) -> tuple[int | str, ...]:

@@ -12,7 +12,6 @@ from typing import Any
 import gradio as gr
 
 from pipelines.errors import LumeshError
-from pipelines.recipes.recipe import read_recipe
 from studio import asking
 from studio.access.people import PERSON
 from studio.context import Studio
@@ -28,7 +27,7 @@ def offer(studio: Studio) -> None:
         """Queues a recipe, such as {"model": "demo-sdxl", "prompt": "A red sailboat"}, and returns the job's id."""
         visit = open_visit(request)
         with _as_gradio_error():
-            return asking.submit(visit, [asking.prepare(visit, read_recipe(recipe))])[0].id
+            return asking.submit(visit, [asking.prepare_fields(visit, recipe)])[0].id
 
     def status(job_id: str, request: gr.Request) -> dict[str, Any]:
         """Returns the job as in REST: state, phase, step, outputs."""

@@ -5,7 +5,7 @@ from typing import Annotated, Any, Literal
 import pytest
 from pydantic import BaseModel, ConfigDict, Field, ValidationError, field_validator
 
-from pipelines.field_errors import name_field, word_problem
+from pipelines.field_errors import list_fields, name_field, word_first, word_problem
 from pipelines.messages import say
 
 
@@ -21,6 +21,7 @@ class Fields(BaseModel):
     number: Annotated[float, Field(ge=0, le=1, allow_inf_nan=False)] = 0.5
     flag: bool = True
     kind: Literal["a", "b"] = "a"
+    way: Literal["left", "right"] = "left"
     inner: Inner | None = None
     names: Annotated[list[str], Field(max_length=1)] = []
     table: dict[str, int] = {}
@@ -88,6 +89,29 @@ def test_our_own_sentences_are_kept() -> None:
     assert word_problem(find_problem(inner={})) == "is required"
     assert name_field(find_problem(inner={}), whole="body") == "inner.a"
     assert name_field({"loc": ()}, whole="body") == "body"
+
+
+def test_a_slip_is_told_with_what_is_likely_meant() -> None:
+    assert list_fields(Fields) == {*Fields.model_fields}
+    assert word_first([find_problem(numbr=1)], whole="body", known=list_fields(Fields)) == {
+        "numbr": "is not a known field; perhaps number is meant"
+    }
+    assert word_problem(find_problem(colour=1), known=list_fields(Fields)) == "is not a known field"
+    assert word_problem(find_problem(colour=1), known=["colours"]).code
+    assert word_problem(find_problem(way="rihgt")) == "input should be 'left' or 'right'; perhaps right is meant"
+    assert word_problem(find_problem(way="up")) == word_problem(find_problem(way=["left"]))
+
+
+def test_errors_without_what_was_given_are_worded_too() -> None:
+    with pytest.raises(ValidationError) as caught:
+        Fields.model_validate({"way": "rihgt"})
+    (problem,) = caught.value.errors(include_input=False)
+    assert word_problem(problem) == "input should be 'left' or 'right'"
+
+
+def test_a_slip_within_a_field_is_not_taken_for_one_of_the_whole() -> None:
+    problem = {"type": "extra_forbidden", "loc": ("inner", "numbr"), "input": 1}
+    assert word_problem(problem, known=list_fields(Fields)) == "is not a known field"
 
 
 def test_what_is_not_listed_keeps_pydantics_words_without_a_code() -> None:

@@ -24,12 +24,15 @@ from huggingface_hub.errors import (
     RepositoryNotFoundError,
     RevisionNotFoundError,
 )
+from huggingface_hub.file_download import DryRunFileInfo
+from huggingface_hub.utils import filter_repo_objects
 from tqdm.auto import tqdm
 
 from pipelines.errors import ModelError
 from pipelines.messages import say
 from pipelines.models.catalog import Model
 from pipelines.models.single_files import recognise_file
+from pipelines.models.weight_files import SUFFIX
 from pipelines.runtime.weights.hub_files import DamagedDownloadError, fetch_missing
 from pipelines.runtime.weights.hub_pins import choose_revision, keep_pin
 from pipelines.runtime.weights.hub_token import advise_on_token, find_token
@@ -67,20 +70,19 @@ def locate(
             )
         return model.path
     revision = choose_revision(model)
+    patterns = _choose_files(components, model.variant, without_weights)
     download = functools.partial(
-        snapshot_download,
-        model.repo,
-        revision=revision,
-        allow_patterns=_choose_files(components, model.variant, without_weights),
-        tqdm_class=Silent,
-        token=find_token(),
+        snapshot_download, model.repo, revision=revision, allow_patterns=patterns, tqdm_class=Silent, token=find_token()
     )
 
     def fetch() -> Path:
+        chosen = patterns
         # Without a list of files there is nothing to fetch, and the next call says why or finds the cache whole.
         with contextlib.suppress(DryRunError):
-            fetch_missing(model.repo, download(dry_run=True), on_bytes=on_bytes)
-        folder = Path(download())
+            files = _list_files(model, components, without_weights)
+            fetch_missing(model.repo, files, on_bytes=on_bytes)
+            chosen = [file.filename for file in files]
+        folder = Path(download(allow_patterns=chosen))
         keep_pin(model, folder)
         return folder
 
@@ -223,14 +225,7 @@ def measure_download(model: Model, *, components: Collection[str]) -> int | None
     if not is_hub_reachable():
         return None
     try:
-        files = snapshot_download(
-            model.repo,
-            revision=choose_revision(model),
-            allow_patterns=_choose_files(tuple(components), model.variant, held),
-            tqdm_class=Silent,
-            token=find_token(),
-            dry_run=True,
-        )
+        files = _list_files(model, components, held)
     except (DryRunError, LocalEntryNotFoundError, HfHubHTTPError, httpx2.TransportError, OSError):
         return None
     return sum(file.file_size or 0 for file in files if file.will_download)
@@ -287,7 +282,26 @@ def find_revision(folder: Path, own_files: Sequence[Path] = ()) -> str:
     return f"local-{digest.hexdigest()[:16]}"
 
 
-def _choose_files(components: tuple[str, ...], variant: str, without_weights: Collection[str] = ()) -> list[str]:
+def _list_files(model: Model, components: Collection[str], without_weights: Collection[str]) -> list[DryRunFileInfo]:
+    """Asks the hub which files are wanted; a component that has no weights of the model's variant comes with others."""
+    lists = functools.partial(_choose_files, components, without_weights=without_weights)
+    there = snapshot_download(
+        model.repo,
+        revision=choose_revision(model),
+        allow_patterns=lists(""),
+        tqdm_class=Silent,
+        token=find_token(),
+        dry_run=True,
+    )
+    wanted = [*filter_repo_objects(there, allow_patterns=lists(model.variant), key=lambda file: file.filename)]
+    served = {file.filename.partition("/")[0] for file in wanted if file.filename.endswith(SUFFIX)}
+    others = [
+        file for file in there if file.filename.endswith(SUFFIX) and file.filename.partition("/")[0] not in served
+    ]
+    return [*wanted, *others]
+
+
+def _choose_files(components: Collection[str], variant: str, without_weights: Collection[str] = ()) -> list[str]:
     """Patterns for the components used, in one precision only (a repository often holds several)."""
     patterns = ["model_index.json"]
     for component in components:

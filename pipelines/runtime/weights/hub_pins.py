@@ -10,6 +10,7 @@ import logging
 import re
 from pathlib import Path
 
+from pipelines.files.locked import hold_file
 from pipelines.files.whole import write_whole
 from pipelines.models.catalog import Model
 
@@ -36,12 +37,13 @@ def choose_revision(model: Model) -> str:
 
 def keep_pin(model: Model, folder: Path) -> None:
     """Notes the commit of a model's downloaded `folder`, if the catalogue names none."""
-    pins = _read()
-    if model.revision or model.repo in pins or not _COMMIT.fullmatch(folder.name):
+    if model.revision or model.repo in _read() or not _COMMIT.fullmatch(folder.name):
         return
     log.info("%s is used at %s from now on", model.repo, folder.name)
     for file in _files:
-        write_whole(file, (json.dumps(pins | {model.repo: folder.name}, indent=1) + "\n").encode())
+        with hold_file(file):
+            pins = {model.repo: folder.name} | _read()  # whoever was first
+            write_whole(file, (json.dumps(pins, indent=1) + "\n").encode())
 
 
 def _read() -> dict[str, str]:

@@ -17,7 +17,7 @@ from safetensors import SafetensorError, safe_open
 from pipelines.errors import ModelError
 from pipelines.loras.files import HIGH, LOW, TITLE, LoraFile
 from pipelines.loras.settings import ADAPTER_CONFIG, Settings, find_adapter_config, read_settings
-from pipelines.loras.tensors import EMBEDDINGS, OTHER_KINDS, split_name
+from pipelines.loras.tensors import EMBEDDINGS, OTHER_KINDS, is_of_text, split_name
 from pipelines.messages import Message, english, say
 from pipelines.models.catalog import Model
 from pipelines.runtime.bridge.modules import TracedModule
@@ -103,17 +103,7 @@ def read_updates(
     meant = {layer: spellings.find(layer) for layer in contents.layers}
     named = {found[0] for found in meant.values() if found is not None}
     strangers = [layer for layer, found in meant.items() if found is None]
-    if len(strangers) > len(meant) / 2:
-        raise ModelError(
-            say(
-                "The LoRA {ref} changes {layer}, which {model} does not have.",
-                ref=file.ref,
-                layer=f"{strangers[0]:.120}",
-                model=model.id,
-            ),
-            advice=say("It was made for another model; choose one for this model, or leave it out."),
-            title=TITLE,
-        )
+    _refuse_others(file, model, meant, strangers)
     updates: Updates = {}
     factors: Counter[float] = Counter()
     for layer, found in meant.items():
@@ -146,6 +136,27 @@ def read_updates(
             )
         )
     return Reading(updates=updates, notes=tuple(notes))
+
+
+def _refuse_others(file: LoraFile, model: Model, layers: Collection[str], strangers: Sequence[str]) -> None:
+    """Raises ModelError where more than half of the layers are `strangers`, as in a LoRA for another model.
+
+    Those of text encoders do not count where there are others: many models read prompts by encoders that learn nothing,
+    and diffusers leaves such layers out, too.
+    """
+    judged = [layer for layer in layers if not is_of_text(layer)] or layers
+    strange = [layer for layer in strangers if layer in {*judged}]
+    if len(strange) > len(judged) / 2:
+        raise ModelError(
+            say(
+                "The LoRA {ref} changes {layer}, which {model} does not have.",
+                ref=file.ref,
+                layer=f"{strange[0]:.120}",
+                model=model.id,
+            ),
+            advice=say("It was made for another model; choose one for this model, or leave it out."),
+            title=TITLE,
+        )
 
 
 def _choose_components(
@@ -298,6 +309,16 @@ def _write_notes(
     file: LoraFile, model: Model, contents: _Contents, strangers: Sequence[str], factors: Counter[float]
 ) -> Iterable[Message]:
     ref = file.ref
+    of_text = [layer for layer in strangers if is_of_text(layer)]
+    if of_text:
+        yield say(
+            "LoRA {ref}: {count} of its layers are of text encoders, which are not changed here, and were left out: "
+            "{names}.",
+            ref=ref,
+            count=len(of_text),
+            names=_list_names(of_text),
+        )
+    strangers = [layer for layer in strangers if layer not in of_text]
     if strangers:
         names = _list_names(strangers)
         yield say(

@@ -28,6 +28,7 @@ from pipelines.messages import Message, english, say
 from pipelines.runtime.devices import hosts
 from pipelines.training.results import abandoned
 from pipelines.training.results.facts import refuse_differences, tell_changes
+from pipelines.training.results.sums import ChangedError, check_sums, write_sums
 
 UNFINISHED = "*.orbax-checkpoint-tmp"
 """Folders of states that are being written, or were when the process was killed."""
@@ -60,9 +61,13 @@ def find_newest_of(output: Path) -> int:
 def read_facts(folder: Path) -> dict[str, Any] | None:
     """Returns the facts of the newest state in a folder, without opening it; None where there is none, or damaged."""
     newest = find_newest(folder)
+    if newest is None:
+        return None
+    state = folder / str(newest)
     try:
-        return None if newest is None else json.loads((folder / str(newest) / "facts" / "metadata").read_text("utf-8"))
-    except (OSError, ValueError):
+        check_sums(state, below="facts/")
+        return json.loads((state / "facts" / "metadata").read_text("utf-8"))
+    except (OSError, ValueError, ChangedError):
         return None  # `load` puts it aside
 
 
@@ -92,9 +97,10 @@ class StateFolder:
             options=ocp.CheckpointManagerOptions(
                 max_to_keep=keep,
                 enable_async_checkpointing=True,
-                async_options=None
-                if hosts.count() == 1 or self._is_own
-                else ocp.AsyncOptions(barrier_sync_fn=self._meet),
+                async_options=ocp.AsyncOptions(
+                    barrier_sync_fn=None if hosts.count() == 1 or self._is_own else self._meet,
+                    post_finalization_callback=self._write_sums,
+                ),
                 create=False,
                 multiprocessing_options=_alone() if self._is_own else own,
             ),
@@ -163,11 +169,13 @@ class StateFolder:
             assert newest is not None, "ask `newest` first"
             abandoned.keep_quiet()
             try:
+                self._check_sums(newest)
                 return self._read(newest, wanted, facts, tell)
             except LumeshError:
                 raise
             except Exception as error:  # orbax raises that itself for what tensorstore cannot read
                 abandoned.free(error)
+                abandoned.note_told(abandoned.find_os_error(error))
                 if abandoned.is_of_strange_arrays(error):
                     raise LumeshError(
                         say(
@@ -177,7 +185,7 @@ class StateFolder:
                         ),
                         advice=self._advise(),
                     ) from error
-                if not abandoned.is_of_damage(error):
+                if not isinstance(error, ChangedError) and not abandoned.is_of_damage(error):
                     raise
                 if hosts.count() > 1 and not self._is_own:
                     raise LumeshError(
@@ -191,6 +199,24 @@ class StateFolder:
                 )
             self._put_aside(newest)
             tell(say("The state after {count} steps is damaged; the one before is taken.", count=newest))
+
+    def _write_sums(self) -> None:
+        """Writes the sums of a state that is there but for its name; orbax asks the first host alone for it."""
+        for state in self._folder.glob(UNFINISHED):
+            write_sums(state)
+
+    def _check_sums(self, step: int) -> None:
+        """Raises ChangedError for a state with a changed file; the first of several hosts reads them for all."""
+        changed: str | None = None
+        if self._is_own or hosts.is_leader():
+            try:
+                check_sums(self._folder / str(step))
+            except ChangedError as error:
+                changed = str(error)
+        if not self._is_own:
+            changed = hosts.agree("changed files of the state", changed)
+        if changed is not None:
+            raise ChangedError(changed)
 
     def _advise(self) -> Message:
         return say("Choose another output folder, or remove {folder}, to begin anew.", folder=self._folder)
@@ -214,9 +240,11 @@ class StateFolder:
         """Returns when everything is on disk; raises OSError if the disk refused the last state."""
         with self._as_os_error():
             self._manager.wait_until_finished()
+        abandoned.tell_held(went_well=True)
 
     def close(self) -> None:
         self._manager.close()
+        abandoned.tell_held()
 
     def _remove_partial(self) -> None:
         """Removes the parts of a state that the disk refused; threads of tensorstore may still write to it."""
@@ -239,6 +267,7 @@ class StateFolder:
             yield
         except OSError as error:
             abandoned.free(error)
+            abandoned.note_told(error.errno)
             self._give_up(error)
             raise
         except ValueError as error:
@@ -246,6 +275,7 @@ class StateFolder:
             number = abandoned.find_os_error(error)
             if number is None:
                 raise
+            abandoned.note_told(number)
             refused = OSError(number, os.strerror(number), str(self._folder))
             self._give_up(refused)
             raise refused from error

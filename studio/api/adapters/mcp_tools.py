@@ -22,7 +22,6 @@ from starlette.types import Receive, Scope, Send
 from pipelines.errors import LumeshError
 from pipelines.loras.fit import find_misfit
 from pipelines.messages import NOTHING, english
-from pipelines.recipes.recipe import read_recipe
 from studio import asking
 from studio.api.routes.media import find_output_file
 from studio.jobs.costs.offers import describe_models
@@ -106,8 +105,8 @@ def _list_models(call: _Call) -> dict[str, Any]:
 
 
 def _submit(call: _Call) -> dict[str, Any]:
-    recipe = read_recipe({"model": call.visit.studio.default_model.id, **call.arguments})
-    [job] = asking.submit(call.visit, [asking.prepare(call.visit, recipe)])
+    fields = {"model": call.visit.studio.default_model.id, **call.arguments}
+    [job] = asking.submit(call.visit, [asking.prepare_fields(call.visit, fields)])
     return _tell(call.visit.get_job(job.id))
 
 

@@ -15,7 +15,7 @@ from typing import Annotated, Any, Literal
 from pydantic import AfterValidator, BaseModel, ConfigDict, Field, ValidationError
 
 from pipelines.errors import LumeshError, join_fields
-from pipelines.field_errors import word_first
+from pipelines.field_errors import list_fields, word_first
 from pipelines.messages import NOTHING, Message, say
 from pipelines.models.catalog import Catalog
 from pipelines.models.catalog_entries import MIN_STRENGTH
@@ -215,7 +215,7 @@ def read_preset(content: str | bytes) -> Preset:
     try:
         return Preset.model_validate_json(content)
     except ValidationError as error:
-        problems = word_first(error.errors(include_url=False), whole="preset")
+        problems = word_first(error.errors(include_url=False), whole="preset", known=list_fields(Preset))
     if "schema" in problems:
         raise PresetError(
             say(

@@ -241,6 +241,9 @@ def test_one_encoding_serves_many_seeds(run: Run, encoded: Path) -> None:
         ("generate --model tiny --prompt x --strength 0.5", "strength: needs a picture to start from"),
         ("generate --model tiny --prompt x --fit pad", "fit: needs a picture to start from"),
         ("generate --model tiny --prompt x --fit squeeze", "'squeeze' is not one of 'crop', 'pad', 'stretch'"),
+        ("generate --model tiny --prompt x --fit strech", "'crop', 'pad', 'stretch'. Perhaps stretch is meant."),
+        ("train tiny --lora --data x --epohcs 3", "No such option: --epohcs (Possible options: --epochs"),
+        ("train tiny --lora --data x --remat laiers", ": 'laiers' is not one of 'auto', 'none', 'layers', 'narrow'"),
         ("generate --model demo-flux2 --prompt x --strength 0.5", "strength: demo-flux2 has no strength; leave it out"),
         (
             "generate --model tiny --prompt x --scheduler fast",

@@ -306,7 +306,8 @@ def test_a_folder_gets_other_settings_and_a_second_name(tmp_path: Path) -> None:
 @pytest.mark.parametrize(
     ("entry", "reason"),
     [
-        ('id = "sdxl-base"\nshape = ["1x1"]', "no field shape"),
+        ('id = "sdxl-base"\nshape = ["1x1"]', "shape: is not a known field; perhaps shapes is meant."),
+        ('id = "sdxl-base"\nstep = 3\nsteps = "many"', "steps: input should be a valid integer"),
         ('id = "sdxl-base"\nshapes = ["big"]', "'big' is not a shape"),
         ('id = "sdxl-base"\nshapes = ["1000x1000"]', "sides are multiples of 32"),
         ('id = "sdxl-base"\nshapes = ["1024x1024x17"]', "has 17 frames"),

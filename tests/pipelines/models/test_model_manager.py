@@ -142,6 +142,7 @@ def test_a_repository_is_added_at_the_commit_that_it_is_at(tmp_path: Path) -> No
         )
         assert trained.stdout.split() == [REPO, COMMIT, "fp16", "sdxl", "openrail++", COMMIT], trained.stderr
         assert not home.exists()
+        refused = run("add", REPO, "--name", "mine", "--variant", "fp32")
         done = run("add", REPO, "--name", "mine")
         assert done.returncode == 0, done.stderr
         assert not any("safetensors" in name for name in hub.fetched())
@@ -150,6 +151,7 @@ def test_a_repository_is_added_at_the_commit_that_it_is_at(tmp_path: Path) -> No
     assert offline.stdout.split() == [REPO, COMMIT, "sdxl"], offline.stderr
     assert "the hub cannot be reached" in run("add", REPO, "--name", "again").stderr
     assert "The hub knows no repository someone/else" in unknown.stderr
+    assert "has no weights of the variant fp32. It has fp16: name one of them, or none." in refused.stderr
     assert (home / "models.toml").read_text("utf-8") == (
         f'[[model]]\nid = "mine"\nlike = "sdxl-base"\nrepo = "{REPO}"\nrevision = "{COMMIT}"\nvariant = "fp16"\n'
         'licence = "openrail++"\n'
@@ -185,7 +187,7 @@ def test_two_experts_that_are_added_become_one_model(tmp_path: Path) -> None:
     assert (model.file, model.file_2) == (home / "models" / high.name, home / "models" / low.name)
     assert (model.program_id, catalog.unusable) == ("wan2.2-a14b", ())
     assert len(remove_model(home, model.id)) == 3
-    assert list_data(home) <= {"models.toml"}
+    assert list_data(home) <= {"models.toml", ".models.toml.lock"}
     assert low.exists()
 
 

@@ -5,7 +5,7 @@ from typing import Any
 
 import pytest
 
-from pipelines.plan.estimate import Cost, Estimate
+from pipelines.plan.estimate import Cost, Estimate, find_estimator
 from pipelines.plan.topologies import find_topology
 from pipelines.plan.training import Described, TrainingAnswer, TrainingQuestion, ask
 from pipelines.plan.training_report import count_dollars, count_hours, describe, list_roomier, show_hours, to_json
@@ -27,6 +27,7 @@ def answer(**changes: Any) -> TrainingAnswer:
         "estimate": Estimate(run=Cost(compute_s=0.5), once=Cost()),
         "day": "2026-11-28",
         "versions": read_versions(),
+        "estimator": find_estimator(V6E.chip),
     }
     return TrainingAnswer(**(usual | changes))
 

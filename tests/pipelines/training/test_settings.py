@@ -78,6 +78,18 @@ def test_a_file_that_cannot_be_meant_is_told(tmp_path: Path, text: str) -> None:
         read_settings(ASKED, file)
 
 
+def test_a_slip_in_a_file_is_told_with_what_is_likely_meant(tmp_path: Path) -> None:
+    file = tmp_path / "corgi.toml"
+    file.write_text('learning-rat = 1e-4\nvalidat = 0.1\nremat = "laiers"\nnonsense = 1\n', "utf-8")
+    with pytest.raises(RecipeError) as told:
+        read_settings(ASKED, file)
+    fields = told.value.fields
+    assert fields["learning_rat"] == "is not a known field; perhaps learning_rate is meant"
+    assert fields["validat"] == "is not a known field; perhaps validate is meant"
+    assert fields["remat"].endswith("; perhaps layers is meant")
+    assert fields["nonsense"] == "is not a known field"
+
+
 def test_a_file_that_is_not_there_is_told_in_words(tmp_path: Path) -> None:
     with pytest.raises(RecipeError) as told:
         read_settings(ASKED, tmp_path / "corgi.toml")

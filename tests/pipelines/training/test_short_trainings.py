@@ -184,6 +184,13 @@ def test_a_training_that_makes_pictures_first_goes_on_with_the_batch_that_its_pl
     assert facts is not None and facts["global_batch_size"] == short.batch_size == 2 * len(COLOURS)
 
 
+def test_epochs_go_through_what_the_model_made_as_often_as_through_the_rest(short: Short) -> None:
+    prompts = short.folder / "prompts.txt"
+    prompts.write_text("\n".join(f"a boat {number}" for number in range(6)), "utf-8")
+    assert short.run("epochs", prior_prompts=str(prompts), steps=None, epochs=1).steps == (len(COLOURS) + 6) / 2
+    assert any("more prior pictures than your own" in event["text"] for event in short.list("note"))
+
+
 def test_another_models_states_are_refused_and_what_a_kill_left_is_removed(short: Short) -> None:
     left = [short.folder / "state" / name for name in ("state-sampled-x", ".unet.part")]
     for folder in left:

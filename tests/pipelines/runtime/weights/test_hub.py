@@ -85,6 +85,16 @@ def test_only_the_files_needed_are_fetched_once(hub: Hub, download: Callable[...
     assert hub.fetched() == set()
 
 
+def test_parts_that_have_no_weights_of_the_variant_come_with_those_that_they_have(
+    hub: Hub, download: Callable[..., dict[str, Any]]
+) -> None:
+    hub.files = {name: content for name, content in FILES.items() if name != WEIGHTS}
+    said = download()
+    assert "unet/diffusion_pytorch_model.safetensors" in hub.fetched()
+    assert said["size"] == sum(len(hub.files[name]) for name in hub.fetched())
+    assert (Path(said["folder"]) / "unet" / "diffusion_pytorch_model.safetensors").exists()
+
+
 def test_of_a_part_that_is_not_used_only_the_settings_come(hub: Hub, download: Callable[..., dict[str, Any]]) -> None:
     download(does="settings")
     assert hub.fetched() == {"model_index.json", "unet/config.json", "tokenizer/vocab.json", "tokenizer/merges.txt"}

@@ -252,6 +252,26 @@ def test_what_cannot_be_used_is_refused_with_the_reason(
     assert refusal.value.title == "This LoRA cannot be used"
 
 
+@pytest.mark.parametrize("text", ["text_encoder.layers.{}.mlp.fc1", "lora_te1_text_model_layers_{}_mlp_fc1", "te.{}.q"])
+def test_a_file_of_more_layers_for_text_encoders_than_for_the_denoiser_is_used_for_what_the_model_has(
+    read: Read, text: str
+) -> None:
+    """As diffusers does for models whose text encoders it does not change."""
+    of_text = {f"{text.format(number)}.lora_{half}.weight": value
+               for number in range(3) for half, value in (("A", DOWN), ("B", UP))}  # fmt: skip
+    reading = read(PAIR | of_text)
+    assert reading.updates.keys() == {"transformer"}
+    assert reading.notes == (
+        "LoRA x: 3 of its layers are of text encoders, which are not changed here, and were left out: "
+        f"{', '.join(text.format(number) for number in range(3))}.",
+    )
+    strange = {name.replace("blocks.0", "blocks.30"): tensor for name, tensor in PAIR.items()}
+    with pytest.raises(ModelError, match=r"changes transformer\.blocks\.30\.attn1\.to_q, which"):
+        read(strange | of_text)
+    with pytest.raises(ModelError, match="which wan2.1-1.3b does not have"):
+        read(of_text)
+
+
 def test_a_damaged_file_is_refused(tmp_path: Path) -> None:
     file = tmp_path / "x.safetensors"
     file.write_bytes(b"\x08\0\0\0\0\0\0\0{}")

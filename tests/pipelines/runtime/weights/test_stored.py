@@ -108,12 +108,21 @@ def test_an_index_cannot_point_out_of_its_folder(tmp_path: Path) -> None:
         load(tmp_path / "unet")
 
 
-def test_the_wanted_variant_goes_first_and_the_plain_file_is_second_best(tmp_path: Path) -> None:
+def test_the_wanted_variant_goes_first_and_the_plain_file_is_second_best_which_is_told(
+    tmp_path: Path, caplog: pytest.LogCaptureFixture
+) -> None:
     plain = save(tmp_path, name="diffusion_pytorch_model.safetensors")
-    assert find_weight_files(tmp_path, variant="fp16") == [plain]
+    for _ in range(2):
+        assert find_weight_files(tmp_path, variant="fp16") == [plain]
+    told = f"{tmp_path} has no weights of the variant fp16; the plain ones are used"
+    assert caplog.messages == [told]
     small = save(tmp_path, name="diffusion_pytorch_model.fp16.safetensors")
     assert find_weight_files(tmp_path, variant="fp16") == [small]
     assert find_weight_files(tmp_path) == [plain]
+    assert caplog.messages == [told]
+    plain.unlink()
+    assert find_weight_files(tmp_path, variant="bf16") == [small]
+    assert caplog.messages[1:] == [f"{tmp_path} has no weights of the variant bf16; those of fp16 are used"]
 
 
 @pytest.mark.parametrize(
