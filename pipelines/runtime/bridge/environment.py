@@ -120,7 +120,7 @@ def _linear(input: jax.Array, weight: jax.Array, bias: jax.Array | None = None) 
     rounded, axes = find_rounded(weight), find_attention_axes()
     if rounded is not None and rounded.rounds_inputs:
         out = multiply_in_int8(input, rounded)
-    elif rounded is None and low_rank.multiplies_by_kernel(axes, input, weight):
+    elif rounded is None and bias is None and low_rank.multiplies_by_kernel(axes, input, weight):
         out = low_rank.multiply(input, weight, axes)
     else:
         out = operators.multiply(input, weight)

@@ -4,7 +4,7 @@ A LoRA adds to what its layer gives the product of 16 numbers a token with its s
 of 16 others with its first. XLA writes such a product at a third of the memory's bandwidth, or reads what the layer
 gave back from memory to add it: for 14 040 tokens of 5120 features on v6e 281 us by the compiler's estimate, or 389,
 where writing them takes 88. The kernel takes what memory does, and the layer adds it while it writes its own product.
-So it pays for arrays that do not fit into vector memory; smaller ones XLA keeps there (plan/TRIED.md).
+It pays for a clip's tokens; with a picture's 4608, XLA keeps much in vector memory, and is faster (plan/TRIED.md).
 
 The 16 numbers are few to keep, and to compute them again all features have to be made and read again. They carry the
 name LOW_RANK: what a rematerialisation may keep.
@@ -21,7 +21,7 @@ from jax.experimental.pallas import tpu as pltpu
 from jax.sharding import PartitionSpec as P
 
 from pipelines.runtime.kernels.attention_axes import AttentionAxes
-from pipelines.runtime.kernels.flash import LANES, find_vmem_bytes
+from pipelines.runtime.kernels.flash import LANES
 from pipelines.runtime.kernels.heads import choose_spec
 from pipelines.runtime.kernels.switches import is_on
 
@@ -29,19 +29,21 @@ LOW_RANK = "low rank"
 """What the few numbers of a token are called, for a rematerialisation that keeps them."""
 NAME = "raise_rank"
 MOST_RANK = LANES
+FEWEST_TOKENS = 8192
 _ROWS = (256, 128, 64, 32, 16)  # tokens that the kernel holds at a time
+_FEWEST_FEATURES = 1024
 _MOST_BYTES = 8 * 2**20  # of them, twice, as one is written while the next is made
 _TOKENS_BY_TOKENS = (((0, 1), (0, 1)), ((), ()))
 
 
 def multiplies_by_kernel(axes: AttentionAxes | None, x: jax.Array, weight_OI: jax.Array) -> TypeGuard[AttentionAxes]:
-    """Tells whether a linear layer's product, or its gradient, is made by the kernel; it knows a LoRA by its shape."""
+    """Tells whether a product without a bias, or its gradient, is made by the kernel: a LoRA's, by its shape."""
     if axes is None or not axes.learns or not axes.takes_kernels or not is_on("low_rank"):
         return False
     narrow, wide = sorted(weight_OI.shape)
     if x.ndim != 3 or x.dtype != weight_OI.dtype or x.dtype.itemsize != 2 or narrow > MOST_RANK or wide % LANES:
         return False
-    return x.shape[1] * wide * x.dtype.itemsize > find_vmem_bytes(axes.mesh.devices.flat[0].device_kind)
+    return x.shape[1] >= FEWEST_TOKENS and wide >= _FEWEST_FEATURES
 
 
 def multiply(x_BLI: jax.Array, weight_OI: jax.Array, axes: AttentionAxes) -> jax.Array:
