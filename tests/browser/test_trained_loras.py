@@ -9,7 +9,7 @@ playwright_api = pytest.importorskip("playwright.sync_api", reason="browser test
 expect = playwright_api.expect
 
 from tests.browser.test_training import drop
-from tests.browser.test_training_cards import DONE_MS, ask, card_of, open_train, read
+from tests.browser.test_training_cards import DONE_MS, ask, call, card_of, open_train, read
 
 OpenPage = Callable[..., Any]
 Keep = Callable[[Any, str], None]
@@ -67,6 +67,51 @@ def test_a_lora_that_was_chosen_and_deleted_stays_in_sight_and_nothing_is_sent_w
     expect(page.locator('[data-message="start_from"]')).to_be_empty()
     page.get_by_role("button", name="Train", exact=True).click()
     expect(page.locator("#lu-train-cards article")).to_have_count(1)
+
+
+@pytest.mark.parametrize("button", ["Use it", "Download"])
+def test_a_lora_that_was_deleted_elsewhere_is_neither_used_nor_downloaded(open_page: OpenPage, button: str) -> None:
+    page = open_page()
+    open_train(page)
+    name = f"lost-{button.split()[0].lower()}"
+    card = card_of(page, ask(page, name, steps=8))
+    expect(card).to_have_attribute("data-state", "done", timeout=DONE_MS)
+    asked = card.get_by_text(button, exact=True)
+    expect(asked).to_be_visible()
+    assert call(page, "DELETE", f"loras/{name}") == 204
+    asked.click()
+    expect(page.locator("#lu-toasts")).to_contain_text(f"The LoRA {name} was deleted meanwhile.")
+    expect(asked).to_have_count(0)  # the card has learnt of it
+    expect(page.locator("#lu-train-title")).to_be_visible()
+    expect(page.locator("#lu-loras-list li")).to_have_count(0)
+    page.on("dialog", lambda dialog: dialog.accept())
+    card.get_by_role("button", name=f"Delete: {name}").click()
+    expect(card).to_have_count(0)
+
+
+def test_what_the_notice_of_an_end_offers_is_refused_once_it_was_deleted(open_page: OpenPage) -> None:
+    page = open_page()
+    job_id = ask(page, "noticed", steps=8)
+    use = page.locator("#lu-toasts").get_by_role("button", name="Use it")
+    expect(use).to_be_visible(timeout=DONE_MS)
+    assert call(page, "DELETE", "loras/noticed") == 204
+    use.click()
+    expect(page.locator("#lu-toasts")).to_contain_text("The LoRA noticed was deleted meanwhile.")
+    expect(page.locator("#lu-loras-list li")).to_have_count(0)
+    assert call(page, "DELETE", f"trainings/{job_id}") == 204
+
+
+def test_deleting_a_training_whose_lora_is_gone_already_is_no_failure(open_page: OpenPage) -> None:
+    page = open_page(watch=False)  # the server answers 404
+    open_train(page)
+    card = card_of(page, ask(page, "twice", steps=8))
+    expect(card).to_have_attribute("data-state", "done", timeout=DONE_MS)
+    expect(card.get_by_role("button", name="Use it: twice")).to_be_visible()
+    page.wait_for_load_state("networkidle")  # nothing more is read of it
+    assert call(page, "DELETE", "loras/twice") == 204
+    page.on("dialog", lambda dialog: dialog.accept())
+    card.get_by_role("button", name="Delete: twice").click()
+    expect(page.locator("#lu-toasts")).to_contain_text("Deleted the LoRA twice")
 
 
 def test_loras_are_read_once_when_a_training_ends(open_page: OpenPage) -> None:

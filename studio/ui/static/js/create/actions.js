@@ -2,7 +2,7 @@
 
 import { ApiError, at, cancelJob, retryJob, submitJob, submitJobs } from "../core/api.js";
 import { copyText } from "../core/clipboard.js";
-import { el, find, focused } from "../core/dom.js";
+import { find, focused, saveFile } from "../core/dom.js";
 import { follow, putJob, runningJob, shownJob, shownOutput, state, waitingJobs } from "../core/store.js";
 import { t, together } from "../core/text.js";
 import { toast } from "../core/toasts.js";
@@ -115,10 +115,7 @@ export const downloadAs = (kind) => save(`download=true&as=${kind}`);
 function save(query) {
   const output = shownOutput();
   if (!output) return;
-  const link = el("a", { href: `${at(output.url)}?${query}`, download: "" }); // the server names the file
-  document.body.append(link);
-  link.click();
-  link.remove();
+  saveFile(`${at(output.url)}?${query}`);
 }
 
 export function useSettings() {
