@@ -511,3 +511,24 @@ def test_a_clip_is_dropped_played_and_learnt_by_a_model_of_videos_alone(
     expect(page.locator("#lu-train-cards article")).to_have_count(1)
     expect(page.locator(".lu-training-facts").first).to_contain_text("1 picture, 1 clip")
     expect(tiles).to_have_count(0)
+
+
+def test_a_clip_that_is_taken_out_while_it_is_sent_is_sent_no_further(open_page: OpenPage) -> None:
+    page = open_train(open_page)
+    held, ended = list[Any](), list[str]()
+    page.route("**/api/v1/clips", lambda route: route.continue_() if held else held.append(route))
+    page.on("requestfailed", lambda request: ended.append(request.url))
+    page.evaluate(DROP, [film(), *draw_files(1, first=120)])
+    tiles = page.locator("#lu-train-pictures li")
+    expect(tiles).to_have_count(2)
+    page.wait_for_function("document.querySelector('#lu-train-pictures .lu-input-state').textContent !== ''")
+    assert held and not ended
+    page.get_by_role("button", name="Remove clip 1").click()
+    come = page.locator("#lu-train-pictures img[src*='/uploads/upload-']")
+    expect(come).to_have_count(1)  # the picture that waited behind it
+    assert len(ended) == 1 and ended[0].endswith("/api/v1/clips")
+    expect(page.locator("#lu-train-left")).to_be_hidden()  # nothing is said to have failed
+    page.get_by_role("button", name="Undo").click()
+    expect(tiles).to_have_count(2)
+    expect(come).to_have_count(2)
+    assert len(ended) == 1

@@ -63,14 +63,18 @@ function read({ status, statusText }, text) {
   });
 }
 
-export function uploadPicture(file, onPercent) {
+/** @param {AbortSignal} [signal] ends it: nothing of the file is kept then */
+export function uploadPicture(file, onPercent, signal) {
   const form = new FormData();
   form.append("file", file);
-  return upload("api/v1/uploads", form, onPercent);
+  return upload("api/v1/uploads", form, onPercent, signal);
 }
 
-/** A video to learn from: the body is the file itself, which may be too long for a form. */
-export const uploadClip = (file, onPercent) => upload("api/v1/clips", file, onPercent);
+/**
+ * A video to learn from: the body is the file itself, which may be too long for a form.
+ * @param {AbortSignal} [signal] ends it: nothing of the file is kept then
+ */
+export const uploadClip = (file, onPercent, signal) => upload("api/v1/clips", file, onPercent, signal);
 
 export const uploadLora = (file, onPercent) => upload(`${LORAS}?${new URLSearchParams({ name: file.name })}`, file, onPercent);
 
@@ -85,15 +89,17 @@ function countUploads(change) {
   else removeEventListener("beforeunload", hold);
 }
 
-/** `onPercent` follows the file on its way, which fetch cannot tell. */
-function upload(path, body, onPercent) {
+/** `onPercent` follows the file on its way, which fetch cannot tell; rejects once `signal` ends it. */
+function upload(path, body, onPercent, signal = null) {
   countUploads(1);
-  return transfer(path, body, onPercent).finally(() => countUploads(-1));
+  return transfer(path, body, onPercent, signal).finally(() => countUploads(-1));
 }
 
-function transfer(path, body, onPercent) {
+function transfer(path, body, onPercent, signal) {
   return new Promise((resolve, reject) => {
     const request = new XMLHttpRequest();
+    signal?.addEventListener("abort", () => request.abort());
+    request.onabort = () => reject(signal.reason);
     request.upload.onprogress = ({ loaded, total }) => onPercent(Math.round((100 * loaded) / total));
     request.onerror = () => reject(unreachable());
     request.onload = () => {
