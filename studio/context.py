@@ -4,10 +4,12 @@ import asyncio
 from dataclasses import dataclass, field
 
 from pipelines.errors import ModelError
+from pipelines.messages import say
 from pipelines.models.catalog import Catalog, Model
 from studio.access.few import FewAtOnce
 from studio.access.identify import Door
 from studio.access.limits import Limiter
+from studio.access.turns import Turns
 from studio.database import Database
 from studio.jobs.workers import WorkerRow, read_worker
 from studio.library.uploads import TRAINER_QUOTA, UPLOAD_QUOTA, Quota
@@ -21,6 +23,9 @@ from studio.settings import Settings
 from studio.storage import Reserve
 
 PINGS_EACH = 6  # a minute
+CLIPS_EACH, CLIPS_ALL = 3, 24  # of at most 300 MB
+CLIPS_WAITING, CLIP_WAIT_S = 20, 30.0  # of one owner, unread
+CLIPS_TOO_MANY = say("Too many clips of yours are on their way or wait to be read.")
 HUB_THREADS, HUB_WAITING = 4, 20  # the hub may take a minute for a pull of many presets, or not answer at all
 
 
@@ -48,8 +53,15 @@ class Studio:
     """Who waits for the hub, so that a hub that hangs keeps no other request waiting."""
     upload_turn: asyncio.Lock = field(default_factory=asyncio.Lock)
     """Held while an uploaded file is decoded, one at a time: it takes up to 960 MB (pipelines/pictures/reading.py)."""
-    clip_turn: asyncio.Lock = field(default_factory=asyncio.Lock)
-    """Held while a clip is written anew, one at a time, which takes minutes: pictures do not wait for it."""
+    clip_room: Turns = field(
+        default_factory=lambda: Turns(
+            each=CLIPS_EACH, all_=CLIPS_ALL, waiting=CLIPS_WAITING, wait_s=CLIP_WAIT_S, refusal=CLIPS_TOO_MANY
+        )
+    )
+    """Held by an owner's clip from its first byte until it is stored: whole clips lie on the disk meanwhile."""
+    clip_turn: Turns = field(default_factory=lambda: Turns(each=1, all_=1, waiting=CLIPS_EACH, refusal=CLIPS_TOO_MANY))
+    """Held while a clip is written anew, one at a time, which takes minutes: pictures do not wait for it, and owners
+    take turns."""
 
     @property
     def catalog(self) -> Catalog:
