@@ -30,7 +30,8 @@ let isRead = false;
 /** Reads all of them; the cards in sight are read whole. */
 export async function loadTrainings() {
   const { trainings: listed, asked_ms } = await readTrainings();
-  for (const id of [...trainings.keys()]) if (!listed.some((one) => one.id === id)) trainings.delete(id);
+  for (const { id, known_ms } of [...trainings.values()])
+    if (!listed.some((one) => one.id === id) && !(asked_ms < known_ms)) trainings.delete(id); // else it came meanwhile
   for (const one of listed) put({ ...one, asked_ms });
   isRead = true;
   drawTrainings();
@@ -67,13 +68,15 @@ async function look(id) {
   drawTrainings();
 }
 
-/** Events may have overtaken an answer: of what they change it tells nothing then. */
+/** Events and later answers may have overtaken an answer: of what they change it tells nothing then. */
 function put(training) {
   const { id, job, asked_ms } = training;
   if (gone.has(id)) return;
   const before = trainings.get(id);
-  const { saved_step, pause_requested, loras } = asked_ms < changed_ms.get(id) && before ? before : training;
-  trainings.set(id, { ...before, ...training, saved_step, pause_requested, loras });
+  const isOld = before && asked_ms < Math.max(before.known_ms, changed_ms.get(id) ?? 0);
+  const { saved_step, pause_requested, loras } = isOld ? before : training;
+  const known_ms = Math.max(asked_ms, before?.known_ms ?? 0);
+  trainings.set(id, { ...before, ...training, saved_step, pause_requested, loras, known_ms });
   putJob({ ...job, asked_ms });
 }
 
