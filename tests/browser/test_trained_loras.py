@@ -78,6 +78,10 @@ def test_a_lora_that_was_deleted_elsewhere_is_neither_used_nor_downloaded(open_p
     expect(card).to_have_attribute("data-state", "done", timeout=DONE_MS)
     asked = card.get_by_text(button, exact=True)
     expect(asked).to_be_visible()
+    if button == "Download":
+        with page.expect_download() as saved:
+            asked.click()
+        assert saved.value.suggested_filename == f"{name}.safetensors"
     assert call(page, "DELETE", f"loras/{name}") == 204
     asked.click()
     expect(page.locator("#lu-toasts")).to_contain_text(f"The LoRA {name} was deleted meanwhile.")

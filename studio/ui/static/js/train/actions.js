@@ -94,7 +94,7 @@ async function deleteIfHere(ref) {
  *  not: it may have been deleted elsewhere. */
 async function areHere(loras, name) {
   await loadLoras();
-  const missing = missingLoras(loras);
+  const missing = missingLoras(loras.map((ref) => ({ ref })));
   if (loras.length && !missing.length) return true;
   toast(t("train.loraGone", { name: missing.join(", ") || name }));
   return false;
