@@ -467,6 +467,33 @@ def test_it_fits_a_phone(open_page: OpenPage, keep: Keep) -> None:
     expect(card).to_have_attribute("data-state", "cancelled")
 
 
+SMALL = """() => {
+  const all = "#lu-train :is(button, a, select, input, textarea, summary), .lu-header :is(a, button)";
+  return [...document.querySelectorAll(all)]
+    .filter((one) => one.checkVisibility() && one.id !== "lu-skip" && one.getBoundingClientRect().height < 40)
+    .map((one) => `${one.id || one.textContent || one.ariaLabel} ${one.getBoundingClientRect().height}`);
+}"""
+
+
+def test_on_a_phone_everything_is_large_enough_for_a_finger_and_captions_are_whole(open_page: OpenPage) -> None:
+    page = open_train(open_page, viewport=PHONE)
+    drop(page, 2, first=140)
+    page.get_by_role("radio", name="Other things").click()
+    caption = page.get_by_role("textbox", name="Caption of picture 1")
+    caption.fill("A zorb on a table in the evening light, seen from above, and some more")
+    assert caption.evaluate("area => area.scrollHeight <= area.clientHeight"), "six lines are in sight"
+    page.get_by_role("textbox", name="Caption of picture 2").fill("A zorb")
+    page.get_by_role("textbox", name="Trigger word").fill("finger")
+    assert page.evaluate(SMALL) == []
+    page.locator("#lu-train-go").click()
+    card = page.locator("#lu-train-cards article").filter(has_text="finger")
+    expect(card.locator(".lu-training-strip img").first).to_be_visible()
+    assert page.evaluate(SMALL) == []
+    card.get_by_role("button", name="Cancel").click()
+    expect(card).to_have_attribute("data-state", "cancelled")
+    assert page.evaluate(SMALL) == []
+
+
 def film() -> list[Any]:
     """A clip of a second, as files are dropped."""
     card = "testsrc2=s=96x64:r=10:d=1"
