@@ -14,6 +14,15 @@ from tests.browser.test_training_cards import DONE_MS, ask, call, card_of, open_
 OpenPage = Callable[..., Any]
 Keep = Callable[[Any, str], None]
 
+WATCH_TIMERS = """() => {
+  const usual = setTimeout;
+  globalThis.delays = [];
+  globalThis.setTimeout = (act, delay) => {
+    delays.push(delay);
+    return usual(act, delay);
+  };
+}"""
+
 
 def test_deleting_a_training_asks_for_its_lora_apart(open_page: OpenPage) -> None:
     page = open_page()
@@ -83,8 +92,10 @@ def test_a_lora_that_was_deleted_elsewhere_is_neither_used_nor_downloaded(open_p
             asked.click()
         assert saved.value.suggested_filename == f"{name}.safetensors"
     assert call(page, "DELETE", f"loras/{name}") == 204
+    page.evaluate(WATCH_TIMERS)
     asked.click()
     expect(page.locator("#lu-toasts")).to_contain_text(f"The LoRA {name} was deleted meanwhile.")
+    assert page.evaluate("Math.max(...delays)") > 5000, "two sentences are there for as long as it takes to read them"
     expect(asked).to_have_count(0)  # the card has learnt of it
     expect(page.locator("#lu-train-title")).to_be_visible()
     expect(page.locator("#lu-loras-list li")).to_have_count(0)
