@@ -123,11 +123,17 @@ export function noteTrainingEnd(job) {
   const name = job.title;
   if (isShown("train")) loadChoices().catch(() => undefined); // the form is for the next one, which it tells of
   else if (job.state === "done") loadLoras().catch(() => undefined); // they are read again before they are used
-  if (job.state === "paused") toast(t("train.paused", { name }));
+  if (job.state === "paused") tellCalmly(t("train.paused", { name }));
   else if (job.state === "cancelled") {
-    if (job.started_at) toast(t("train.cancelled", { name })); // one that waited leaves the line before everybody's eyes
+    if (job.started_at) tellCalmly(t("train.cancelled", { name })); // one that waited leaves the line before everybody's eyes
   } else if (job.state === "done") toast(t("train.done", { name }), { label: t("train.use"), act: () => useEnded(job.id) });
   else toast(t("train.failed", { name, title: said(job.error, "title") || t("state.failed") }));
+}
+
+/** What somebody asked for: where they see its card, a message would only lie over the buttons to go on with. */
+function tellCalmly(text) {
+  if (isShown("train")) setText(find("lu-train-live"), text);
+  else toast(text);
 }
 
 async function useEnded(id) {
