@@ -60,7 +60,7 @@ def word_problem(problem: Any) -> Message:
         case "less_than_equal":
             return say("input should be less than or equal to {limit}", limit=_shorten(values["le"]))
         case "literal_error" | "enum":
-            return say("input should be {values}", values=values["expected"])
+            return say("input should be one of {values}", values=values["expected"].replace(" or ", ", "))
         case "too_long":
             return say_count(
                 "may have at most {count} item, not {found}",
