@@ -485,6 +485,8 @@ def test_on_a_phone_everything_is_large_enough_for_a_finger_and_captions_are_who
     page.get_by_role("textbox", name="Caption of picture 2").fill("A zorb")
     page.get_by_role("textbox", name="Trigger word").fill("finger")
     assert page.evaluate(SMALL) == []
+    dot = page.locator("#lu-engine-state")
+    assert dot.evaluate("dot => dot.scrollWidth <= dot.clientWidth"), "the engine's dot is whole"
     page.locator("#lu-train-go").click()
     card = page.locator("#lu-train-cards article").filter(has_text="finger")
     expect(card.locator(".lu-training-strip img").first).to_be_visible()
