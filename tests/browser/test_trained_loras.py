@@ -104,6 +104,19 @@ def test_a_lora_that_was_deleted_elsewhere_is_neither_used_nor_downloaded(open_p
     expect(card).to_have_count(0)
 
 
+def test_the_notice_of_an_end_goes_once_what_was_learnt_is_used(open_page: OpenPage) -> None:
+    page = open_page()
+    open_train(page)
+    job_id = ask(page, "taken", steps=8)
+    notice = page.locator("#lu-toasts .lu-toast", has_text="Training taken is done")
+    expect(notice).to_be_visible(timeout=DONE_MS)
+    card_of(page, job_id).get_by_role("button", name="Use it: taken").click()
+    expect(page.locator('#lu-loras-list li[data-key="taken"]')).to_be_visible()
+    expect(page.locator("#lu-toasts .lu-toast")).to_have_text("Model and LoRA are set")
+    assert call(page, "DELETE", f"trainings/{job_id}") == 204
+    assert call(page, "DELETE", "loras/taken") == 204
+
+
 def test_what_the_notice_of_an_end_offers_is_refused_once_it_was_deleted(open_page: OpenPage) -> None:
     page = open_page()
     job_id = ask(page, "noticed", steps=8)

@@ -11,7 +11,10 @@ const LETTERS_OF_SIGN = 3; // a Chinese character says as much
 /** How long it takes to notice and read a text. */
 const readingTime = (text) => 1500 + LETTER_MS * text.replace(/\p{Script=Han}/gu, "-".repeat(LETTERS_OF_SIGN)).length;
 
-/** @param {...{label: string, act: () => void}} offers */
+/**
+ * Returns what takes the message away before its time.
+ * @param {...{label: string, act: () => void}} offers
+ */
 export function toast(text, ...offers) {
   const hasOffers = offers.length > 0;
   const message = el("div.lu-toast", { data: hasOffers ? { offers: "true" } : {} }, text);
@@ -25,4 +28,5 @@ export function toast(text, ...offers) {
   for (const other of find("lu-toasts").querySelectorAll(hasOffers ? ".lu-toast" : ".lu-toast:not([data-offers])")) other.remove();
   find("lu-toasts").append(message);
   setTimeout(() => message.remove(), Math.max(hasOffers ? OFFERED_MS : SHOWN_MS, readingTime(text)));
+  return () => message.remove();
 }

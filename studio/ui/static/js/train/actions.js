@@ -100,9 +100,23 @@ async function areHere(loras, name) {
   return false;
 }
 
+/** @type {Map<string, () => void>} */
+const offered = new Map(); // id -> takes the message away that a training is done
+
+/** Tells that a training is done, and offers what it learnt until that is used. */
+export function offerUse({ id, title: name }) {
+  const act = () =>
+    attempt(async () => {
+      const training = await readTraining(id);
+      await useTraining(training, training.job);
+    });
+  offered.set(id, toast(t("train.done", { name }), { label: t("train.use"), act }));
+}
+
 /** Opens Create with the model and what it learnt; false where that is not here any more, without which other pictures
  *  would be made than were asked for. */
 export async function useTraining({ name, loras }, job) {
+  offered.get(job.id)?.();
   if (!(await areHere(loras, name))) return false;
   if (!useRecipe({ ...job.recipe, loras: loras.map((ref) => ({ ref, scale: 1 })) }, null)) {
     toast(t("toast.noModel", { model: job.recipe.model }));

@@ -9,7 +9,7 @@ import { toast } from "../core/toasts.js";
 import { said } from "../core/translate_server.js";
 import { isShown } from "../core/views.js";
 import { loadLoras } from "../create/loras.js";
-import { actionsOf, useTraining } from "./actions.js";
+import { actionsOf, offerUse } from "./actions.js";
 import { createCard, updateCard } from "./card.js";
 import { loadChoices } from "./form.js";
 
@@ -126,7 +126,7 @@ export function noteTrainingEnd(job) {
   if (job.state === "paused") tellCalmly(t("train.paused", { name }));
   else if (job.state === "cancelled") {
     if (job.started_at) tellCalmly(t("train.cancelled", { name })); // one that waited leaves the line before everybody's eyes
-  } else if (job.state === "done") toast(t("train.done", { name }), { label: t("train.use"), act: () => useEnded(job.id) });
+  } else if (job.state === "done") offerUse(job);
   else toast(t("train.failed", { name, title: said(job.error, "title") || t("state.failed") }));
 }
 
@@ -134,15 +134,6 @@ export function noteTrainingEnd(job) {
 function tellCalmly(text) {
   if (isShown("train")) setText(find("lu-train-live"), text);
   else toast(text);
-}
-
-async function useEnded(id) {
-  try {
-    const training = await readTraining(id);
-    await useTraining(training, training.job);
-  } catch (error) {
-    toast(together(error.message, error.advice));
-  }
 }
 
 /** Once for all events of a moment, however many follow. */
