@@ -448,6 +448,19 @@ def test_the_button_stays_in_sight_on_a_laptop(open_page: OpenPage, keep: Keep) 
     keep(page, "train-laptop-dark")
 
 
+def test_the_keyboard_is_at_no_field_below_the_button(open_page: OpenPage) -> None:
+    page = open_train(open_page, viewport={"width": 1280, "height": 800})
+    page.get_by_role("radio", name="Other things").click()
+    for name in ("What to keep, a prompt a line", "Show while it learns"):
+        page.keyboard.press("Tab")
+        field = page.get_by_role("textbox", name=name)
+        expect(field).to_be_focused()
+        box = field.bounding_box()
+        line = [box["x"] + 9, box["y"] + 24]  # the lower edge of the first one
+        seen = page.evaluate("([x, y]) => document.elementFromPoint(x, y).id", line)
+        assert seen == field.get_attribute("id"), "nothing lies over what is typed"
+
+
 def test_it_fits_a_phone(open_page: OpenPage, keep: Keep) -> None:
     page = open_train(open_page, viewport=PHONE, color_scheme="light")
     drop(page, 3, first=20)
