@@ -252,6 +252,9 @@ def test_what_ended_is_set_aside_or_deleted_and_its_samples_are_looked_at_large(
     card = card_of(page, last)
     expect(card).to_have_attribute("data-state", "done", timeout=DONE_MS)
     expect(card.locator(".lu-training-strip figcaption").first).to_have_text("Step 40 · A zorb")
+    queued = page.locator(f'.lu-queue-item[data-job="{last}"][data-state="done"]')
+    expect(queued).to_contain_text("just now")
+    expect(queued).not_to_contain_text("2 images")  # its samples
     link = card.get_by_role("link", name="Download: last")
     assert link.get_attribute("href").endswith("/api/v1/loras/last/file") and link.get_attribute("download") == ""
     assert not run_axe(page, "#lu-train")
