@@ -157,7 +157,13 @@ def test_a_picture_that_is_taken_out_while_it_is_sent_is_sent_no_further(
     assert [url.endswith("/api/v1/uploads") for url in ended] == [True]
     expect(page.locator("#lu-inputs-left")).to_be_hidden()  # nothing is said to have failed
     page.unroute_all()
+    held: list[Any] = []
+    page.route("**/api/v1/uploads", lambda route: held.append(route))
     give(page, "choose", "lime")
+    _make(page, "It waits for its picture")
+    expect(page.locator("#lu-toasts")).to_have_text("Begins as soon as 1 file has come")
+    held[0].continue_()
+    expect(page.locator("img.lu-result[alt='It waits for its picture']")).to_be_visible()
     expect(page.locator(SENT)).to_have_count(1)
 
 

@@ -437,6 +437,25 @@ def test_a_picture_that_the_network_lost_waits_to_be_tried_again(open_page: Open
     expect(page.get_by_role("textbox", name="Caption of picture 1")).to_have_value("A zorb")
 
 
+def test_the_button_says_what_it_waits_for(open_page: OpenPage) -> None:
+    page = open_train(open_page)
+    held: list[Any] = []
+    page.route("**/api/v1/uploads", lambda route: held.append(route))
+    page.evaluate(DROP, draw_files(2, first=160))
+    page.get_by_role("textbox", name="Trigger word").fill("waiting")
+    page.get_by_role("button", name="Train", exact=True).click()
+    cost = page.locator("#lu-train-cost")
+    expect(cost).to_have_text("Begins as soon as 2 files have come")
+    held.pop(0).continue_()
+    expect(cost).to_have_text("Begins as soon as 1 file has come")
+    held.pop(0).continue_()
+    card = page.locator("#lu-train-cards article").filter(has_text="waiting")
+    expect(card).to_be_visible()
+    expect(cost).not_to_contain_text("as soon as")
+    card.get_by_role("button", name="Cancel").click()
+    expect(card).to_have_attribute("data-state", "cancelled")
+
+
 def test_the_button_stays_in_sight_on_a_laptop(open_page: OpenPage, keep: Keep) -> None:
     page = open_train(open_page, viewport={"width": 1366, "height": 768})
     page.get_by_role("radio", name="Other things").click()

@@ -11,7 +11,7 @@ import { mayDownload } from "./download.js";
 import { sendLater, takeWanted } from "./early.js";
 import { saveEdit } from "./edit.js";
 import { useGrid } from "./griddialog.js";
-import { addInput, inputsSent, whyNoInput } from "./inputs.js";
+import { addInput, countSending, inputsSent, whyNoInput } from "./inputs.js";
 import { rememberPrompt } from "./prompthistory.js";
 import { filesTaken } from "./taken.js";
 
@@ -31,6 +31,7 @@ export async function generate(fixed = {}) {
       showProblems(missing);
       return;
     }
+    if (countSending()) toast(t("inputs.waits", { count: countSending() }));
     if (!(await inputsSent())) return;
     const recipe = { ...readRecipe(), ...fixed };
     const typed = find("lu-prompt").value;

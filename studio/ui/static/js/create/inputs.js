@@ -50,6 +50,9 @@ export const firstSize = () => items[0]?.size ?? null;
 
 export const countInputs = () => items.length;
 
+/** How many are on their way. */
+export const countSending = () => items.filter(({ id }) => !id).length;
+
 /** True when every file has come; false when one did not, which the list of those left out says. */
 export async function inputsSent() {
   const sent = await Promise.all(items.map((item) => item.sent));

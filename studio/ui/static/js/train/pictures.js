@@ -74,6 +74,9 @@ const isSmall = ({ size }) => size !== null && size.width * size.height * MOST_E
 
 export const countPictures = () => pictures.length;
 
+/** How many files are on their way, or wait for those before them. */
+export const countSending = () => pictures.filter(({ isSending }) => isSending).length;
+
 /** How many of them are clips. */
 export const countClips = () => pictures.filter(({ isVideo }) => isVideo).length;
 
