@@ -23,7 +23,7 @@ from pipelines.messages import english, say
 from pipelines.modest import MAX_VALUES, find_excess
 from studio.access.limits import RateError
 from studio.access.networks import find_network
-from studio.access.people import LOCAL_OWNER, PERSON, Person
+from studio.access.people import PERSON, Person
 from studio.access.turns import Turns
 from studio.api.errors import answer_error, make_error
 from studio.jobs.training import MAX_CAPTION_CHARS, MAX_PICTURES, MAX_PRIOR_PROMPTS
@@ -208,10 +208,10 @@ def _find_excess(body: bytes, *, limit: int) -> RecipeError | None:
 
 def _name_client(scope: Scope) -> str:
     person: Person | None = scope.get(PERSON)
-    if person is not None and person.owner != LOCAL_OWNER:
-        return person.owner
+    if person is not None:
+        return person.client
     peer = scope.get("client")
-    return find_network(person.address if person else peer[0] if peer else "unknown")
+    return find_network(peer[0] if peer else "unknown")
 
 
 def _make_turns() -> Turns:

@@ -51,7 +51,7 @@ async def create_clip(request: Request, visit: Visitor) -> dict[str, Any]:
     given_up = threading.Event()
 
     async def read(file: Path) -> Upload:
-        async with studio.clip_turn.take(visit.owner):
+        async with studio.clip_turn.take(visit.person.client):
             return await asyncio.to_thread(
                 uploaded_clips.add,
                 studio.database,
@@ -62,7 +62,7 @@ async def create_clip(request: Request, visit: Visitor) -> dict[str, Any]:
                 given_up=given_up,
             )
 
-    async with studio.clip_room.take(visit.owner):
+    async with studio.clip_room.take(visit.person.client):
         with arrive(folder) as file:
             await receive_into(request, file, limit=MAX_BYTES, too_large=too_large)
             file.flush()

@@ -256,7 +256,9 @@ def test_a_picture_does_not_wait_for_clips(
         assert [clip.result().status_code for clip in clips] == [201, 201]
 
 
-def test_clips_of_one_owner_beyond_a_few_are_not_received_before_these_are_read(client: TestClient, film: Film) -> None:
+def test_clips_of_one_client_beyond_a_few_are_not_received_before_these_are_read(
+    client: TestClient, film: Film
+) -> None:
     studio, content = client.app.state.studio, film()
     few = Turns(each=1, all_=2, waiting=0, refusal=CLIPS_TOO_MANY)
     client.app.state.studio = dataclasses.replace(studio, clip_room=few)
