@@ -129,6 +129,38 @@ def test_what_the_notice_of_an_end_offers_is_refused_once_it_was_deleted(open_pa
     assert call(page, "DELETE", f"trainings/{job_id}") == 204
 
 
+def test_undo_of_cancelling_brings_back_what_can_be_made_and_says_what_cannot(open_page: OpenPage) -> None:
+    page = open_page(watch=False)  # the server answers 409
+    job_id = ask(page, "brief", steps=8)
+    expect(page.locator("#lu-toasts")).to_contain_text("Training brief is done", timeout=DONE_MS)
+    call(page, "POST", "queue/pause")
+    with_lora, plain = (submit(page, loras) for loras in ([{"ref": "brief", "scale": 1}], []))
+    waiting = page.locator(".lu-queue-item[data-state=queued]")
+    expect(waiting).to_have_count(2)
+    page.locator("#lu-queue-more").click()
+    page.get_by_role("menuitem", name="Cancel waiting jobs (2)").click()
+    expect(waiting).to_have_count(0)
+    assert call(page, "DELETE", "loras/brief") == 204
+    page.locator("#lu-toasts").get_by_role("button", name="Undo").click()
+    expect(page.locator("#lu-toasts")).to_contain_text("The LoRA 'brief' is not here any more.")
+    expect(waiting).to_have_count(1)
+    assert [read(page, f"jobs/{one}")["state"] for one in (with_lora, plain)] == ["cancelled", "queued"]
+    assert call(page, "DELETE", f"jobs/{plain}") == 200
+    call(page, "POST", "queue/resume")
+    assert call(page, "DELETE", f"trainings/{job_id}") == 204
+
+
+def submit(page: Any, loras: list[dict[str, Any]]) -> str:
+    return page.evaluate(
+        """async (loras) => {
+          const body = JSON.stringify({ model: "demo-sdxl", prompt: "A zorb", steps: 2, loras });
+          const headers = { "Content-Type": "application/json" };
+          return (await (await fetch("api/v1/jobs", { method: "POST", headers, body })).json()).id;
+        }""",
+        loras,
+    )
+
+
 def test_deleting_a_training_whose_lora_is_gone_already_is_no_failure(open_page: OpenPage) -> None:
     page = open_page(watch=False)  # the server answers 404
     open_train(page)

@@ -74,9 +74,15 @@ export async function cancelMany(scope) {
   toast(t("queue.cancelled", { count: answer.cancelled }), ...(waiting.length ? [undo] : []));
 }
 
-/** Those of the jobs that are in one of these states still. */
+/** Those of the jobs that are in one of these states still; one that cannot be made any more keeps no other back. */
 async function queueAgain(jobs, states) {
-  for (const { id } of jobs) if (states.includes(state.jobs.get(id)?.state)) await retryJob(id);
+  let refusal = null;
+  const refuse = (error) => {
+    if (error.status !== 409) throw error;
+    refusal ??= error;
+  };
+  for (const { id } of jobs) if (states.includes(state.jobs.get(id)?.state)) await retryJob(id).catch(refuse);
+  if (refusal) throw refusal;
 }
 
 const FAILED = ["failed", "interrupted"];
