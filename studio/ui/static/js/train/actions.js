@@ -115,7 +115,7 @@ export function offerUse({ id, title: name }) {
 
 /** Opens Create with the model and what it learnt; false where that is not here any more, without which other pictures
  *  would be made than were asked for. */
-export async function useTraining({ name, loras }, job) {
+async function useTraining({ name, loras }, job) {
   offered.get(job.id)?.();
   if (!(await areHere(loras, name))) return false;
   if (!useRecipe({ ...job.recipe, loras: loras.map((ref) => ({ ref, scale: 1 })) }, null)) {
