@@ -85,11 +85,11 @@ def word_problem(problem: Any, *, known: Collection[str] = ()) -> Message:
         case "less_than_equal":
             return say("input should be less than or equal to {limit}", limit=_shorten(values["le"]))
         case "literal_error" | "enum":
-            expected = values["expected"]
+            expected = values["expected"].replace(" or ", ", ")
             near = find_near(problem.get("input"), re.findall(r"'([^']*)'", expected))
             if near:
-                return say("input should be {values}; perhaps {name} is meant", values=expected, name=near)
-            return say("input should be {values}", values=expected)
+                return say("input should be one of {values}; perhaps {name} is meant", values=expected, name=near)
+            return say("input should be one of {values}", values=expected)
         case "too_long":
             return say_count(
                 "may have at most {count} item, not {found}",

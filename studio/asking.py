@@ -122,8 +122,8 @@ def withdraw(visit: Visit, job_ids: Sequence[str]) -> None:
 def retry(visit: Visit, job_id: str) -> Job:
     """Queues a failed, cancelled, interrupted or paused job again under its own id; raises JobStateError for others.
 
-    A training goes on from its last state, with the model and the LoRA that it learns from: JobStateError where they
-    are gone.
+    A training goes on from its last state, with the model and the LoRA that it learns from, and pictures are made with
+    the model and LoRAs of their recipe: JobStateError where they are gone.
     """
     job = visit.get_job(job_id)
     if job.kind == TRAIN:
@@ -131,6 +131,8 @@ def retry(visit: Visit, job_id: str) -> Job:
         _, training = visit.get_training(job_id)  # it may have been deleted
         _require_base(visit, job)
         _require_start(visit, training)
+    else:
+        _require_parts(visit, [job.recipe])
     _admit(visit, [job.recipe])
     queue.retry(visit.database, job_id, quota=_quota(visit))
     return visit.get_job(job_id)
@@ -175,7 +177,9 @@ def submit_grid(visit: Visit, asked: grid_spec.Grid) -> tuple[str, list[str]]:
 def retry_grid(visit: Visit, grid_id: str) -> list[str]:
     """Queues a grid's failed, cancelled and interrupted cells again; returns the ids of their jobs."""
     grid = visit.get_grid(grid_id)
-    _admit(visit, [job.recipe for job in queue.read_jobs(visit.database, [cell.job_id for cell in grid.cells])])
+    recipes = [job.recipe for job in queue.read_jobs(visit.database, [cell.job_id for cell in grid.cells])]
+    _require_parts(visit, recipes)
+    _admit(visit, recipes)
     return grid_store.retry(visit.database, grid, quota=_quota(visit))
 
 
@@ -199,6 +203,23 @@ def _require_base(visit: Visit, job: Job) -> None:
                 model=repr(job.recipe.model), name=job.title),
             advice=say("Put it back under this name to go on, or use its pictures to train another model."),
         ) from error  # fmt: skip
+
+
+def _require_parts(visit: Visit, recipes: Sequence[Recipe]) -> None:
+    """Raises JobStateError where a model or a LoRA of the recipes is not here any more: they would fail again."""
+    catalog = visit.studio.catalog
+    models = {model.id for model in catalog.models}
+    loras = {file.ref for file in catalog.list_lora_files()} if any(recipe.loras for recipe in recipes) else set[str]()
+    advice = say("Put it back under this name to try again, or use the settings with another one.")
+    for recipe in recipes:
+        if recipe.model not in models:
+            raise JobStateError(
+                say("The model {model} is not here any more, or cannot be used.", model=repr(recipe.model)),
+                advice=advice,
+            )
+        for lora in recipe.loras:
+            if lora.ref not in loras:
+                raise JobStateError(say("The LoRA {ref} is not here any more.", ref=repr(lora.ref)), advice=advice)
 
 
 def _require_start(visit: Visit, training: Training) -> None:

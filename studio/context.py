@@ -1,13 +1,14 @@
 """The app's context in one object: settings, database, catalogue, and the services that routes use."""
 
-import asyncio
 from dataclasses import dataclass, field
 
 from pipelines.errors import ModelError
+from pipelines.messages import say
 from pipelines.models.catalog import Catalog, Model
 from studio.access.few import FewAtOnce
 from studio.access.identify import Door
 from studio.access.limits import Limiter
+from studio.access.turns import Turns
 from studio.database import Database
 from studio.jobs.workers import WorkerRow, read_worker
 from studio.library.uploads import TRAINER_QUOTA, UPLOAD_QUOTA, Quota
@@ -21,6 +22,11 @@ from studio.settings import Settings
 from studio.storage import Reserve
 
 PINGS_EACH = 6  # a minute
+UPLOADS_WAITING = 40  # of one client; large ones wait unread before that (api/middleware/limits.py)
+UPLOADS_TOO_MANY = say("Too many files of yours wait to be read.")
+CLIPS_EACH, CLIPS_ALL = 3, 24  # of at most 300 MB
+CLIPS_WAITING, CLIP_WAIT_S = 20, 30.0  # of one client, unread
+CLIPS_TOO_MANY = say("Too many clips of yours are on their way or wait to be read.")
 HUB_THREADS, HUB_WAITING = 4, 20  # the hub may take a minute for a pull of many presets, or not answer at all
 
 
@@ -46,9 +52,17 @@ class Studio:
     """Test messages to webhooks, by owner: they tell what another server answers."""
     hub_turns: FewAtOnce = field(default_factory=lambda: FewAtOnce("hub", threads=HUB_THREADS, waiting=HUB_WAITING))
     """Who waits for the hub, so that a hub that hangs keeps no other request waiting."""
-    upload_turn: asyncio.Lock = field(default_factory=asyncio.Lock)
+    upload_turn: Turns = field(
+        default_factory=lambda: Turns(each=1, all_=1, waiting=UPLOADS_WAITING, refusal=UPLOADS_TOO_MANY)
+    )
     """Held while an uploaded file is decoded, one at a time: it takes up to 960 MB (pipelines/pictures/reading.py)."""
-    clip_turn: asyncio.Lock = field(default_factory=asyncio.Lock)
+    clip_room: Turns = field(
+        default_factory=lambda: Turns(
+            each=CLIPS_EACH, all_=CLIPS_ALL, waiting=CLIPS_WAITING, wait_s=CLIP_WAIT_S, refusal=CLIPS_TOO_MANY
+        )
+    )
+    """Held by a client's clip from its first byte until it is stored: whole clips lie on the disk meanwhile."""
+    clip_turn: Turns = field(default_factory=lambda: Turns(each=1, all_=1, waiting=CLIPS_EACH, refusal=CLIPS_TOO_MANY))
     """Held while a clip is written anew, one at a time, which takes minutes: pictures do not wait for it."""
 
     @property

@@ -33,7 +33,6 @@ MAX_WEBP_PIXELS = MAX_KEPT_PIXELS  # its decoder holds the picture four times
 MAX_SIDE_PX = 32_768  # Pillow takes about 40 bytes more for each row, however short
 SIDEWAYS = (5, 6, 7, 8)  # values of the EXIF orientation that swap width and height
 BACKGROUND = "white"  # of transparent parts: most such pictures were drawn for a page
-KINDS = "PNG, JPEG, WebP, AVIF, GIF, BMP and TIFF"
 HEIC_ADVICE = say("Export it as JPEG; an iPhone keeps JPEGs with Settings, Camera, Formats, Most Compatible.")
 SAME_COLOUR = 2  # levels of 255 by which two implementations of sRGB may differ
 # What Pillow raises for damaged or malicious files, found by changing bytes of good ones.
@@ -174,7 +173,8 @@ def _open(stream: BinaryIO) -> Image.Image:
                 advice=HEIC_ADVICE if kind == "HEIC" else say("Export it as PNG, JPEG or WebP."),
             ) from error
         raise PictureError(
-            say("This file is not a picture of a known kind."), advice=say("{kinds} are read.", kinds=KINDS)
+            say("This file is not a picture of a known kind."),
+            advice=say("PNG, JPEG, WebP, AVIF, GIF, BMP and TIFF are read."),
         ) from error
 
 

@@ -2,6 +2,8 @@
 
 from dataclasses import dataclass
 
+from studio.access.networks import find_network
+
 LOCAL_OWNER = "local"  # the owner of everything where nobody logs in
 
 
@@ -18,6 +20,11 @@ class Person:
     is_admin: bool = False
     is_alone: bool = False
     can_log_out: bool = False
+
+    @property
+    def client(self) -> str:
+        """Whom turns are counted by: the owner, or the network of somebody among all who need not log in."""
+        return find_network(self.address) if self.owner == LOCAL_OWNER else self.owner
 
     @property
     def is_operator(self) -> bool:

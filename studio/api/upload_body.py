@@ -4,16 +4,19 @@ A body is read only up to the size limit, whatever its headers claim. Not here: 
 """
 
 import asyncio
-from collections.abc import AsyncGenerator, Callable
+from collections.abc import AsyncGenerator, Callable, Coroutine
 from dataclasses import dataclass
-from typing import Any, BinaryIO
+from typing import Any, BinaryIO, TypeVar
 
 from fastapi import Request
 from starlette.datastructures import UploadFile
 from starlette.formparsers import MultiPartException, MultiPartParser
+from starlette.requests import ClientDisconnect
 
 from pipelines.errors import LumeshError
 from pipelines.messages import Message, english, say
+
+T = TypeVar("T")
 
 WRITTEN_BYTES = 4_000_000  # bytes per write, because each write is a round trip to another thread
 FILE_BODY = {
@@ -83,6 +86,30 @@ async def receive_into(request: Request, file: BinaryIO, *, limit: int, too_larg
             await asyncio.to_thread(file.write, bytes(waiting))
             waiting.clear()
     await asyncio.to_thread(file.write, bytes(waiting))
+
+
+async def while_here(request: Request, work: Coroutine[Any, Any, T]) -> T:
+    """Returns what the work on a body that has arrived results in.
+
+    Ends the work and raises ClientDisconnect once the client leaves.
+    """
+    working = asyncio.ensure_future(work)
+    watching = asyncio.create_task(_see_off(request))
+    try:
+        await asyncio.wait((working, watching), return_when=asyncio.FIRST_COMPLETED)
+        if working.done():
+            return working.result()
+        raise ClientDisconnect
+    finally:
+        for task in (working, watching):
+            task.cancel()
+        await asyncio.gather(working, watching, return_exceptions=True)
+
+
+async def _see_off(request: Request) -> None:
+    """Returns when the client has left."""
+    while (await request.receive())["type"] != "http.disconnect":
+        pass
 
 
 async def _read_form(request: Request, body: bytes, expected: Expected) -> bytes:

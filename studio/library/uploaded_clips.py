@@ -77,7 +77,7 @@ def add(
     try:
         whole = measure_video(file, most_seconds=KEPT_S + MEASURED_MORE_S, given_up=given_up)
         write_plain(file, plain, most_seconds=KEPT_S, most_side=KEPT_SIDE_PX, given_up=given_up)
-        size = measure_video(plain)
+        size = measure_video(plain, given_up=given_up)
         if size.frames == 1:
             raise ClipError(say("It has a single frame."), advice=say("Save it as a picture, and add that."))
         beginning = read_frames(
@@ -98,6 +98,8 @@ def add(
             notes=(*whole.notes, *_note_cut(whole.frames / whole.fps)),
         )
         shown = Image.fromarray(middle)
+        if given_up is not None and given_up.is_set():
+            raise VideoInterruptedError
         return keep(database, uploads_dir, new, lambda to: _copy(plain, to), shown=shown, quota=quota)
     except ForeignVideoError as error:
         raise ClipError(error.detail, advice=error.advice or None) from error

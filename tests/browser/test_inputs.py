@@ -143,6 +143,30 @@ def test_more_than_the_model_takes_are_left_out_in_words(
     expect(page.locator("#lu-toasts")).to_contain_text("takes no input pictures")
 
 
+def test_a_picture_that_is_taken_out_while_it_is_sent_is_sent_no_further(
+    open_page: OpenPage, give: Callable[..., None]
+) -> None:
+    page = open_page()
+    _choose_model(page, "flux2-klein-4b", "512 × 512")
+    ended: list[str] = []
+    page.on("requestfailed", lambda request: ended.append(request.url))
+    page.route("**/api/v1/uploads", lambda _route: None)
+    give(page, "choose", "red")
+    with page.expect_event("requestfailed"):
+        page.get_by_role("button", name="Remove input picture 1").click()
+    assert [url.endswith("/api/v1/uploads") for url in ended] == [True]
+    expect(page.locator("#lu-inputs-left")).to_be_hidden()  # nothing is said to have failed
+    page.unroute_all()
+    held: list[Any] = []
+    page.route("**/api/v1/uploads", lambda route: held.append(route))
+    give(page, "choose", "lime")
+    _make(page, "It waits for its picture")
+    expect(page.locator("#lu-toasts")).to_have_text("Begins as soon as 1 file has come")
+    held[0].continue_()
+    expect(page.locator("img.lu-result[alt='It waits for its picture']")).to_be_visible()
+    expect(page.locator(SENT)).to_have_count(1)
+
+
 def test_what_is_no_picture_is_refused_at_the_row(open_page: OpenPage, keep: Keep) -> None:
     page = open_page()
     _choose_model(page, "flux2-klein-4b", "512 × 512")

@@ -437,6 +437,25 @@ def test_a_picture_that_the_network_lost_waits_to_be_tried_again(open_page: Open
     expect(page.get_by_role("textbox", name="Caption of picture 1")).to_have_value("A zorb")
 
 
+def test_the_button_says_what_it_waits_for(open_page: OpenPage) -> None:
+    page = open_train(open_page)
+    held: list[Any] = []
+    page.route("**/api/v1/uploads", lambda route: held.append(route))
+    page.evaluate(DROP, draw_files(2, first=160))
+    page.get_by_role("textbox", name="Trigger word").fill("waiting")
+    page.get_by_role("button", name="Train", exact=True).click()
+    cost = page.locator("#lu-train-cost")
+    expect(cost).to_have_text("Begins as soon as 2 files have come")
+    held.pop(0).continue_()
+    expect(cost).to_have_text("Begins as soon as 1 file has come")
+    held.pop(0).continue_()
+    card = page.locator("#lu-train-cards article").filter(has_text="waiting")
+    expect(card).to_be_visible()
+    expect(cost).not_to_contain_text("as soon as")
+    card.get_by_role("button", name="Cancel").click()
+    expect(card).to_have_attribute("data-state", "cancelled")
+
+
 def test_the_button_stays_in_sight_on_a_laptop(open_page: OpenPage, keep: Keep) -> None:
     page = open_train(open_page, viewport={"width": 1366, "height": 768})
     page.get_by_role("radio", name="Other things").click()
@@ -446,6 +465,19 @@ def test_the_button_stays_in_sight_on_a_laptop(open_page: OpenPage, keep: Keep) 
         page.evaluate(f"document.querySelector('#lu-train').scrollTop = {place}")
         expect(button).to_be_in_viewport(ratio=1)
     keep(page, "train-laptop-dark")
+
+
+def test_the_keyboard_is_at_no_field_below_the_button(open_page: OpenPage) -> None:
+    page = open_train(open_page, viewport={"width": 1280, "height": 800})
+    page.get_by_role("radio", name="Other things").click()
+    for name in ("What to keep, a prompt a line", "Show while it learns"):
+        page.keyboard.press("Tab")
+        field = page.get_by_role("textbox", name=name)
+        expect(field).to_be_focused()
+        box = field.bounding_box()
+        line = [box["x"] + 9, box["y"] + 24]  # the lower edge of the first one
+        seen = page.evaluate("([x, y]) => document.elementFromPoint(x, y).id", line)
+        assert seen == field.get_attribute("id"), "nothing lies over what is typed"
 
 
 def test_it_fits_a_phone(open_page: OpenPage, keep: Keep) -> None:
@@ -465,6 +497,35 @@ def test_it_fits_a_phone(open_page: OpenPage, keep: Keep) -> None:
     assert card.bounding_box()["y"] >= header["y"] + header["height"]
     card.get_by_role("button", name="Cancel").click()
     expect(card).to_have_attribute("data-state", "cancelled")
+
+
+SMALL = """() => {
+  const all = "#lu-train :is(button, a, select, input, textarea, summary), .lu-header :is(a, button)";
+  return [...document.querySelectorAll(all)]
+    .filter((one) => one.checkVisibility() && one.id !== "lu-skip" && one.getBoundingClientRect().height < 40)
+    .map((one) => `${one.id || one.textContent || one.ariaLabel} ${one.getBoundingClientRect().height}`);
+}"""
+
+
+def test_on_a_phone_everything_is_large_enough_for_a_finger_and_captions_are_whole(open_page: OpenPage) -> None:
+    page = open_train(open_page, viewport=PHONE)
+    drop(page, 2, first=140)
+    page.get_by_role("radio", name="Other things").click()
+    caption = page.get_by_role("textbox", name="Caption of picture 1")
+    caption.fill("A zorb on a table in the evening light, seen from above, and some more")
+    assert caption.evaluate("area => area.scrollHeight <= area.clientHeight"), "six lines are in sight"
+    page.get_by_role("textbox", name="Caption of picture 2").fill("A zorb")
+    page.get_by_role("textbox", name="Trigger word").fill("finger")
+    assert page.evaluate(SMALL) == []
+    dot = page.locator("#lu-engine-state")
+    assert dot.evaluate("dot => dot.scrollWidth <= dot.clientWidth"), "the engine's dot is whole"
+    page.locator("#lu-train-go").click()
+    card = page.locator("#lu-train-cards article").filter(has_text="finger")
+    expect(card.locator(".lu-training-strip img").first).to_be_visible()
+    assert page.evaluate(SMALL) == []
+    card.get_by_role("button", name="Cancel").click()
+    expect(card).to_have_attribute("data-state", "cancelled")
+    assert page.evaluate(SMALL) == []
 
 
 def film() -> list[Any]:
@@ -511,3 +572,24 @@ def test_a_clip_is_dropped_played_and_learnt_by_a_model_of_videos_alone(
     expect(page.locator("#lu-train-cards article")).to_have_count(1)
     expect(page.locator(".lu-training-facts").first).to_contain_text("1 picture, 1 clip")
     expect(tiles).to_have_count(0)
+
+
+def test_a_clip_that_is_taken_out_while_it_is_sent_is_sent_no_further(open_page: OpenPage) -> None:
+    page = open_train(open_page)
+    held, ended = list[Any](), list[str]()
+    page.route("**/api/v1/clips", lambda route: route.continue_() if held else held.append(route))
+    page.on("requestfailed", lambda request: ended.append(request.url))
+    page.evaluate(DROP, [film(), *draw_files(1, first=120)])
+    tiles = page.locator("#lu-train-pictures li")
+    expect(tiles).to_have_count(2)
+    page.wait_for_function("document.querySelector('#lu-train-pictures .lu-input-state').textContent !== ''")
+    assert held and not ended
+    page.get_by_role("button", name="Remove clip 1").click()
+    come = page.locator("#lu-train-pictures img[src*='/uploads/upload-']")
+    expect(come).to_have_count(1)  # the picture that waited behind it
+    assert len(ended) == 1 and ended[0].endswith("/api/v1/clips")
+    expect(page.locator("#lu-train-left")).to_be_hidden()  # nothing is said to have failed
+    page.get_by_role("button", name="Undo").click()
+    expect(tiles).to_have_count(2)
+    expect(come).to_have_count(2)
+    assert len(ended) == 1

@@ -189,6 +189,25 @@ def test_a_screen_reader_hears_states_and_samples_and_no_clock(open_page: OpenPa
     assert len(page.evaluate("heard")) < 25, page.evaluate("heard")
 
 
+def test_no_message_lies_over_the_card_of_what_was_paused_or_cancelled(open_page: OpenPage) -> None:
+    page = open_page()
+    open_train(page)
+    job_id = ask(page, "calm", steps=LONG)
+    card, live, toasts = card_of(page, job_id), page.locator("#lu-train-live"), page.locator("#lu-toasts .lu-toast")
+    expect(card).to_have_attribute("data-state", "running")
+    card.get_by_role("button", name="Pause").click()
+    expect(live).to_have_text("Training calm is paused; all that it learnt is saved")
+    expect(toasts).to_have_count(0)
+    card.get_by_role("button", name="Go on").click()
+    expect(card).to_have_attribute("data-state", "running")
+    page.get_by_role("link", name="Create").click()
+    call(page, "POST", f"trainings/{job_id}/pause")
+    expect(toasts).to_have_text("Training calm is paused; all that it learnt is saved")
+    open_train(page)
+    cancel(page, job_id)
+    expect(live).to_have_text("Training calm is cancelled")
+
+
 def test_the_end_of_a_training_is_told_everywhere_and_its_lora_is_in_an_open_list(open_page: OpenPage) -> None:
     page = open_page()
     job_id = ask(page, "told", steps=40)
@@ -233,6 +252,9 @@ def test_what_ended_is_set_aside_or_deleted_and_its_samples_are_looked_at_large(
     card = card_of(page, last)
     expect(card).to_have_attribute("data-state", "done", timeout=DONE_MS)
     expect(card.locator(".lu-training-strip figcaption").first).to_have_text("Step 40 · A zorb")
+    queued = page.locator(f'.lu-queue-item[data-job="{last}"][data-state="done"]')
+    expect(queued).to_contain_text("just now")
+    expect(queued).not_to_contain_text("2 images")  # its samples
     link = card.get_by_role("link", name="Download: last")
     assert link.get_attribute("href").endswith("/api/v1/loras/last/file") and link.get_attribute("download") == ""
     assert not run_axe(page, "#lu-train")

@@ -108,7 +108,7 @@ async def edit_images(request: Request, visit: Visitor) -> dict[str, Any] | Resp
         raise RecipeError({"image": english("send at least one picture as a file")})
     studio = visit.studio
     kept: list[Upload] = []
-    async with studio.upload_turn:
+    async with studio.upload_turn.take(visit.person.client):
         for content in contents:
             options = {"owner": visit.owner, "quota": visit.upload_quota}
             folder = studio.settings.uploads_dir

@@ -2,17 +2,16 @@
 
 A body has 1 MB, and more for routes that take files or the captions of a training; bytes are counted as they arrive,
 whatever the headers claim. Of large bodies a client may have a few under way, so that their memory is bounded: others
-wait unread. A body that stops arriving is given up. JSON that holds too many values is refused before anything
-describes them (pipelines/modest.py).
-Not here: connections that never become a request (api/connections.py).
+wait unread. Those that go to the disk in parts have turns of their own, given back once they have arrived: what is
+then done with them keeps nobody else waiting. A body that stops arriving is given up. JSON that holds too many values
+is refused before anything describes them (pipelines/modest.py).
+Not here: whose turn is next (access/turns.py), connections that never become a request (api/connections.py).
 """
 
 import asyncio
 import json
 import time
-from collections import Counter
-from collections.abc import AsyncGenerator
-from contextlib import asynccontextmanager
+from collections.abc import Callable
 from dataclasses import dataclass
 
 from starlette.datastructures import Headers
@@ -24,7 +23,8 @@ from pipelines.messages import english, say
 from pipelines.modest import MAX_VALUES, find_excess
 from studio.access.limits import RateError
 from studio.access.networks import find_network
-from studio.access.people import LOCAL_OWNER, PERSON, Person
+from studio.access.people import PERSON, Person
+from studio.access.turns import Turns
 from studio.api.errors import answer_error, make_error
 from studio.jobs.training import MAX_CAPTION_CHARS, MAX_PICTURES, MAX_PRIOR_PROMPTS
 from studio.library.loras import MAX_BYTES as MAX_LORA_BYTES
@@ -59,6 +59,11 @@ class Body:
     limit: int
     is_file: bool
 
+    @property
+    def is_stream(self) -> bool:
+        """Whether it goes to the disk in parts, so that no more than a part is in memory."""
+        return self.limit > MAX_FILE_BYTES
+
 
 _FILE = Body(limit=MAX_FILE_BYTES, is_file=True)
 BODIES = {
@@ -77,7 +82,7 @@ OTHER_BODY = Body(limit=MAX_BYTES, is_file=False)
 
 LARGE_BYTES = 100_000
 LARGE_EACH = 6  # what a browser sends at once
-LARGE_ALL = 24  # 500 MB in memory at most: of what is larger than MAX_FILE_BYTES, a part is held
+LARGE_ALL = 24  # 500 MB in memory at most, and as many streams with a part of 4 MB each
 LARGE_WAITING = 40  # of one client, unread
 TURN_S = 30.0
 SILENT_S = 20.0  # between two parts of a body
@@ -89,7 +94,7 @@ class LimitedSize:
 
     def __init__(self, app: ASGIApp) -> None:
         self._app = app
-        self._turns = Turns()
+        self._turns = {is_stream: _make_turns() for is_stream in (False, True)}
 
     async def __call__(self, scope: Scope, receive: Receive, send: Send) -> None:
         """Passes all other requests on untouched."""
@@ -97,7 +102,8 @@ class LimitedSize:
             await self._app(scope, receive, send)
             return
         path: str = scope["path"]
-        limit = find_body(path).limit
+        body = find_body(path)
+        limit = body.limit
         headers = Headers(scope=scope)
         promised = headers.get("content-length", "0")
         if not promised.isdecimal() or int(promised) > limit:
@@ -108,7 +114,9 @@ class LimitedSize:
             if int(promised) <= LARGE_BYTES and "transfer-encoding" not in headers:
                 await self._read(scope, arriving, send)
                 return
-            async with self._turns.take(_name_client(scope)):
+            async with self._turns[body.is_stream].take(_name_client(scope)) as give_back:
+                if body.is_stream:
+                    arriving.tell_end = give_back
                 await self._read(scope, arriving, send)
         except RateError as error:
             await answer_error(error, path=path)(scope, receive, send)
@@ -152,48 +160,6 @@ async def receive_nothing() -> Message:
     return {"type": "http.disconnect"}
 
 
-class Turns:
-    """Lets each client have a few large bodies under way, and all of them together a few more."""
-
-    def __init__(self, *, each: int = LARGE_EACH, all_: int = LARGE_ALL, turn_s: float = TURN_S) -> None:
-        self._each = each
-        self._all = all_
-        self._turn_s = turn_s
-        self._running = Counter[str]()
-        self._waiting = Counter[str]()
-        self._news = asyncio.Condition()
-
-    @asynccontextmanager
-    async def take(self, client: str) -> AsyncGenerator[None]:
-        """Waits for a turn of this client and holds it; raises RateError when that takes too long."""
-        if self._waiting[client] >= LARGE_WAITING:
-            raise _too_many()
-        self._waiting[client] += 1
-        try:
-            async with asyncio.timeout(self._turn_s), self._news:
-                await self._news.wait_for(lambda: self._is_free(client))
-                self._running[client] += 1
-        except TimeoutError:
-            raise _too_many() from None
-        finally:
-            self._forget(self._waiting, client)
-        try:
-            yield
-        finally:
-            self._forget(self._running, client)
-            async with self._news:
-                self._news.notify_all()
-
-    def _is_free(self, client: str) -> bool:
-        return self._running[client] < self._each and self._running.total() < self._all
-
-    @staticmethod
-    def _forget(counts: Counter[str], client: str) -> None:
-        counts[client] -= 1
-        if counts[client] <= 0:
-            del counts[client]
-
-
 class _Arriving:
     """A body as it arrives: counted, and given up when it stops or creeps."""
 
@@ -204,6 +170,8 @@ class _Arriving:
         self._count = 0
         self._began_s = time.monotonic()
         self._is_complete = False
+        self.tell_end: Callable[[], None] = lambda: None
+        """Called once nothing more of it comes."""
 
     async def receive(self) -> Message:
         if self._is_complete:  # from here on it only tells when the client is gone, which may take as long as it likes
@@ -215,6 +183,8 @@ class _Arriving:
             raise HTTPException(408, english("The request did not arrive completely")) from None
         self._count += len(message.get("body", b""))
         self._is_complete = not message.get("more_body", False)
+        if self._is_complete:
+            self.tell_end()
         if self._count > self._limit:
             raise self._too_large
         took_s = time.monotonic() - self._began_s
@@ -238,14 +208,15 @@ def _find_excess(body: bytes, *, limit: int) -> RecipeError | None:
 
 def _name_client(scope: Scope) -> str:
     person: Person | None = scope.get(PERSON)
-    if person is not None and person.owner != LOCAL_OWNER:
-        return person.owner
+    if person is not None:
+        return person.client
     peer = scope.get("client")
-    return find_network(person.address if person else peer[0] if peer else "unknown")
+    return find_network(peer[0] if peer else "unknown")
 
 
-def _too_many() -> RateError:
-    return RateError(say("Too many large requests of yours are under way."), wait_s=10.0)
+def _make_turns() -> Turns:
+    refusal = say("Too many large requests of yours are under way.")
+    return Turns(each=LARGE_EACH, all_=LARGE_ALL, waiting=LARGE_WAITING, wait_s=TURN_S, refusal=refusal)
 
 
 def find_body(path: str) -> Body:

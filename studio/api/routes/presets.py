@@ -289,7 +289,7 @@ async def _read_found(request: Request, visit: Visit) -> Found:
         say("It has more than {size} MB.", size=MAX_PACK_BYTES // 1_000_000), advice=say("Split the pack.")
     )
     content = await read_body(request, limit=MAX_PACK_BYTES, too_long=too_long)
-    async with visit.studio.upload_turn:
+    async with visit.studio.upload_turn.take(visit.person.client):
         return await asyncio.to_thread(files.read_file, content)
 
 

@@ -56,7 +56,7 @@ async def read_recipe(
     def is_input(image: str) -> bool:
         return inputs.is_known(visit.database, image, owner=visit.owner)
 
-    async with visit.studio.upload_turn:
+    async with visit.studio.upload_turn.take(visit.person.client):
         found = await asyncio.to_thread(read_file, content, visit.studio.catalog, chosen, is_input)
         axes = await asyncio.to_thread(read_grid, content)
     return NONE if found is None else {**found.to_json(), "grid": _check_axes(axes)}

@@ -41,7 +41,7 @@ async def create_upload(request: Request, visit: Visitor) -> dict[str, Any]:
     """
     content = await read_file_body(request, PICTURE)
     studio = visit.studio
-    async with studio.upload_turn:
+    async with studio.upload_turn.take(visit.person.client):
         upload = await asyncio.to_thread(
             uploads.add,
             studio.database,

@@ -139,7 +139,7 @@ def test_everything_that_is_wrong_is_told_at_once(plan: Callable[[str], tuple[in
         ("--train --model demo-sdxl --topology v6e-32 --batch 8", "8 is no multiple of 32 devices of v6e-32; take 32"),
         ("--train --model demo-sdxl --lora --full", "choose one"),
         ("--train --model demo-sdxl --full --rank 8", "is of a LoRA"),
-        ("--train --model demo-sdxl --remat some", "remat: input should be 'auto', 'none', 'layers'"),
+        ("--train --model demo-sdxl --remat some", "remat: input should be one of 'auto', 'none', 'layers'"),
         ("--train --model demo-sdxl --mode throughput", "mode: goes without --train"),
         ("--model demo-sdxl --rank 8", "rank: goes with --train"),
         ("--train --model demo-sdxl --shape wide", "wide is no size, such as"),

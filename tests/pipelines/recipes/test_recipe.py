@@ -62,7 +62,7 @@ def test_pictures_are_cropped_unless_the_recipe_says_otherwise(catalog: Catalog)
     found = [resolve(read_recipe({**plain, **more}), catalog).fit for more in ({}, {"images": ["abc"]})]
     assert found == [None, "crop"]
     assert resolve(read_recipe({**plain, "images": ["abc"], "fit": "stretch"}), catalog).fit == "stretch"
-    with pytest.raises(RecipeError, match="fit: input should be 'crop', 'pad' or 'stretch'"):
+    with pytest.raises(RecipeError, match="fit: input should be one of 'crop', 'pad', 'stretch'"):
         read_recipe({**plain, "images": ["abc"], "fit": "squeeze"})
 
 

@@ -13,7 +13,7 @@ from studio.access import passwords
 from studio.access.hooks import BROKEN, HookError, PromptRefusedError
 from studio.access.identify import Door
 from studio.access.limits import RateError
-from studio.access.people import Person
+from studio.access.people import LOCAL_OWNER, Person
 from studio.access.safety import LOCAL_WARNING, check
 from studio.access.sessions import COOKIE
 from studio.access_settings import Mode
@@ -206,3 +206,14 @@ def test_an_ipv6_subscriber_is_one_client(make_door: Make, monkeypatch: pytest.M
     with pytest.raises(RateError):
         door.log_in("ada", "wrong", "2001:db8:1:2:ffff::9")
     assert door.log_in("ada", "wrong", "2001:db8:1:3::1") is None
+
+
+def test_turns_are_counted_by_whoever_logged_in_and_by_networks_where_nobody_does() -> None:
+    people = [
+        Person(owner="ann", name="Ann", address="192.0.2.7"),
+        Person(owner=LOCAL_OWNER, name="", address="192.0.2.7"),
+        Person(owner=LOCAL_OWNER, name="", address="2001:db8:0:1::7"),
+        Person(owner=LOCAL_OWNER, name="", address="2001:db8:0:1::8"),
+    ]
+    subscriber = "2001:db8:0:1::/64"
+    assert [person.client for person in people] == ["ann", "192.0.2.7", subscriber, subscriber]

@@ -29,9 +29,12 @@ class Said(NamedTuple):
 
 @cache
 def list_said() -> tuple[Said, ...]:
-    return tuple(
-        said for folder in ("pipelines", "studio") for file in (ROOT / folder).rglob("*.py") for said in read(file)
-    )
+    return tuple(said for file in list_files() for said in read(file))
+
+
+def list_files() -> Iterator[Path]:
+    for folder in ("pipelines", "studio"):
+        yield from (ROOT / folder).rglob("*.py")
 
 
 def read(file: Path) -> Iterator[Said]:
@@ -71,6 +74,33 @@ def test_the_source_is_read() -> None:
 def test_a_sentence_is_given_the_values_that_it_names() -> None:
     wrong = [said for said in list_said() if said.given is not None and said.given != names_in(said.code)]
     assert not wrong
+
+
+def test_no_value_that_a_module_names_holds_words_of_english() -> None:
+    """They would stand in sentences of other languages."""
+    wrong = [
+        f"{file.relative_to(ROOT)}: {name} = {value!r}"
+        for file in list_files()
+        for name, value in find_named_values(ast.parse(file.read_text("utf-8")))
+        if re.search(r"\b(and|or|of|the|with)\b", value)
+    ]
+    assert not wrong
+
+
+def find_named_values(tree: ast.Module) -> Iterator[tuple[str, str]]:
+    """Finds texts of the module's own names that are handed to sentences as values."""
+    texts = {
+        target.id: node.value.value
+        for node in tree.body
+        if isinstance(node, ast.Assign) and isinstance(node.value, ast.Constant) and isinstance(node.value.value, str)
+        for target in node.targets
+        if isinstance(target, ast.Name)
+    }
+    for node in ast.walk(tree):
+        if isinstance(node, ast.Call) and isinstance(node.func, ast.Name) and node.func.id in CODES_OF:
+            for keyword in node.keywords:
+                if isinstance(keyword.value, ast.Name) and keyword.value.id in texts:
+                    yield keyword.value.id, texts[keyword.value.id]
 
 
 @pytest.mark.parametrize("language", WHOLE)

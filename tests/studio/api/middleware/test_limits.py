@@ -8,9 +8,8 @@ from typing import Any
 import pytest
 from fastapi.testclient import TestClient
 
-from studio.access.limits import RateError
 from studio.api.middleware import limits
-from studio.api.middleware.limits import MAX_BYTES, MAX_FILE_BYTES, Turns
+from studio.api.middleware.limits import MAX_BYTES, MAX_FILE_BYTES
 
 
 def test_a_body_that_says_it_is_too_long_is_not_read(client: TestClient) -> None:
@@ -119,28 +118,95 @@ def test_a_list_of_words_may_be_as_long_as_it_could_before(client: TestClient) -
     assert client.put("/api/v1/wildcards/animals", json={"lines": lines}).json()["count"] == 20_000
 
 
-def test_a_client_has_a_few_large_bodies_under_way_and_others_have_theirs() -> None:
-    async def run() -> tuple[list[str], list[str]]:
-        turns, began, refused = Turns(each=2, all_=3, turn_s=0.05), list[str](), list[str]()
-        done = asyncio.Event()
+class Bodies:
+    """Requests with large bodies, whose last part comes when it is told to, and whose answers wait as long."""
 
-        async def send(client: str) -> None:
-            try:
-                async with turns.take(client):
-                    began.append(client)
-                    await done.wait()
-            except RateError:
-                refused.append(client)
+    def __init__(self) -> None:
+        self.seen: list[str] = []
+        self.arrived: list[str] = []
+        self.refused: list[str] = []
+        self.rest, self.answer = asyncio.Event(), asyncio.Event()
+        self._limited = limits.LimitedSize(self._app)
+        self._tasks: list[asyncio.Task[None]] = []
 
-        tasks = [asyncio.create_task(send(client)) for client in ("ann", "ann", "ann", "bob", "eve")]
-        await asyncio.sleep(0.2)
-        done.set()
-        await asyncio.gather(*tasks)
-        async with turns.take("eve"):
+    async def send(self, path: str, client: str, *, count: int) -> None:
+        self._tasks += [asyncio.create_task(self._send(path, client)) for _ in range(count)]
+        await self.settle()
+
+    async def settle(self) -> None:
+        for _ in range(20):
+            await asyncio.sleep(0)
+
+    async def end(self) -> None:
+        self.rest.set()
+        self.answer.set()
+        await asyncio.gather(*self._tasks)
+
+    async def _send(self, path: str, client: str) -> None:
+        parts = iter([True, False])
+
+        async def receive() -> dict[str, Any]:
+            more = next(parts)
+            if not more:
+                await self.rest.wait()
+            return {"type": "http.request", "body": b" ", "more_body": more}
+
+        async def send(message: dict[str, Any]) -> None:
+            if message.get("status") == 429:
+                self.refused.append(client)
+
+        headers = [(b"content-length", b"900000")]
+        scope = {"type": "http", "path": path, "method": "POST", "headers": headers, "client": (client, 5)}
+        await self._limited(scope, receive, send)
+
+    async def _app(self, scope: Any, receive: Any, _send: Any) -> None:
+        self.seen.append(scope["path"])
+        while (await receive()).get("more_body"):
             pass
-        return began, refused
+        self.arrived.append(scope["path"])
+        await self.answer.wait()
 
-    assert asyncio.run(run()) == (["ann", "ann", "bob"], ["ann", "eve"])
+
+PICTURE, CLIP = "/api/v1/uploads", "/api/v1/clips"
+ADDRESSES = [f"192.0.2.{number}" for number in range(1, 20)]
+
+
+def test_a_client_has_a_few_large_bodies_under_way() -> None:
+    async def check() -> None:
+        bodies = Bodies()
+        await bodies.send(PICTURE, ADDRESSES[0], count=limits.LARGE_EACH + 2)
+        assert len(bodies.seen) == limits.LARGE_EACH
+        await bodies.end()
+        assert len(bodies.seen) == limits.LARGE_EACH + 2
+
+    asyncio.run(check())
+
+
+def test_pictures_do_not_wait_for_files_on_their_way_to_the_disk() -> None:
+    async def check() -> None:
+        bodies = Bodies()
+        for address in ADDRESSES[:5]:
+            await bodies.send(CLIP, address, count=limits.LARGE_EACH)
+        assert len(bodies.seen) == limits.LARGE_ALL
+        await bodies.send(PICTURE, ADDRESSES[0], count=1)
+        assert bodies.seen[-1] == PICTURE
+        await bodies.end()
+
+    asyncio.run(check())
+
+
+def test_a_file_that_has_arrived_on_the_disk_keeps_nobody_waiting_and_a_picture_in_memory_does() -> None:
+    async def check() -> None:
+        bodies = Bodies()
+        await bodies.send(CLIP, ADDRESSES[0], count=limits.LARGE_EACH + 1)
+        await bodies.send(PICTURE, ADDRESSES[0], count=limits.LARGE_EACH + 1)
+        bodies.rest.set()
+        await bodies.settle()
+        assert bodies.arrived.count(CLIP) == limits.LARGE_EACH + 1, "though none was read"
+        assert bodies.arrived.count(PICTURE) == limits.LARGE_EACH
+        await bodies.end()
+
+    asyncio.run(check())
 
 
 def test_a_body_that_stops_arriving_is_given_up(monkeypatch: pytest.MonkeyPatch) -> None:
@@ -243,10 +309,11 @@ def test_a_body_that_creeps_is_given_up(monkeypatch: pytest.MonkeyPatch, tick_s:
 def test_a_client_whose_large_bodies_are_too_many_is_told_when_to_come_again(
     client: TestClient, monkeypatch: pytest.MonkeyPatch
 ) -> None:
+    monkeypatch.setattr(limits, "LARGE_EACH", 0)
     monkeypatch.setattr(limits, "LARGE_WAITING", 0)
+    crowded = TestClient(limits.LimitedSize(client.app))
     body = b'{"prompt": "' + b"a" * (limits.LARGE_BYTES + 1) + b'"}'
-    refused = client.post("/api/v1/jobs", content=body, headers={"Content-Type": "application/json"})
+    refused = crowded.post("/api/v1/jobs", content=body, headers={"Content-Type": "application/json"})
     assert (refused.status_code, refused.headers["Retry-After"]) == (429, "10")
-    assert client.post("/api/v1/jobs", json={"model": "demo-sdxl", "prompt": "A boat"}).status_code == 201, (
-        "a small one"
-    )
+    small = crowded.post("/api/v1/jobs", json={"model": "demo-sdxl", "prompt": "A boat"})
+    assert small.status_code == 201

@@ -1,7 +1,9 @@
 """Clips over REST: written anew without what tells more, for their owner's trainings of models of videos alone."""
 
+import asyncio
 import dataclasses
 import subprocess
+import threading
 from collections.abc import Callable
 from concurrent.futures import ThreadPoolExecutor
 from pathlib import Path
@@ -15,10 +17,12 @@ from fastapi.testclient import TestClient
 
 from pipelines.files.foreign_video import measure_video
 from pipelines.models.catalog import Catalog
+from studio.access.turns import Turns
 from studio.access.users import Users
 from studio.access_settings import Mode
 from studio.api.application import create_api
 from studio.api.middleware import limits
+from studio.context import CLIPS_TOO_MANY
 from studio.database import Database
 from studio.library import uploaded_clips
 from studio.library.uploaded_clips import MAX_BYTES
@@ -157,14 +161,23 @@ def test_a_clip_that_was_not_read_for_a_reason_of_the_servers_may_be_sent_again(
     assert not [*settings.uploads_dir.iterdir()]
 
 
-def test_a_server_that_stops_does_not_wait_for_a_clip(
-    client: TestClient, settings: Settings, film: Film, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
-) -> None:
-    content, slow, real = film(), tmp_path / "ffmpeg", imageio_ffmpeg.get_ffmpeg_exe()
+@pytest.fixture
+def slow_ffmpeg(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    """Writing a clip anew takes a minute."""
+    slow, real = tmp_path / "ffmpeg", imageio_ffmpeg.get_ffmpeg_exe()
     writes = 'for plain; do :; done; echo > "$plain"; exec sleep 60'
     slow.write_text(f'#!/bin/sh\ncase "$*" in *libx264*) {writes};; esac\nexec {real} "$@"\n')
     slow.chmod(0o700)
     monkeypatch.setenv("IMAGEIO_FFMPEG_EXE", str(slow))
+
+
+@pytest.mark.usefixtures("slow_ffmpeg")
+def test_a_server_that_stops_does_not_wait_for_a_clip(
+    client: TestClient, settings: Settings, film: Film, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    with monkeypatch.context() as patch:
+        patch.delenv("IMAGEIO_FFMPEG_EXE")
+        content = film()
 
     async def bring_it() -> None:
         async with httpx.AsyncClient(
@@ -178,19 +191,86 @@ def test_a_server_that_stops_does_not_wait_for_a_clip(
     wait_for("its thread to end", lambda: not [*settings.uploads_dir.iterdir()], timeout_s=30.0)
 
 
+def _scope_of(content: bytes) -> dict[str, Any]:
+    return {
+        "type": "http",
+        "path": URL,
+        "raw_path": URL.encode(),
+        "method": "POST",
+        "headers": [(b"content-length", str(len(content)).encode()), (b"host", b"testserver")],
+        "query_string": b"",
+        "client": ("1.2.3.4", 5),
+        "server": ("testserver", 80),
+        "scheme": "http",
+        "root_path": "",
+        "http_version": "1.1",
+    }
+
+
+@pytest.mark.usefixtures("slow_ffmpeg")
+def test_of_a_clip_whose_sender_leaves_nothing_is_kept_and_the_next_one_is_read(
+    client: TestClient,
+    settings: Settings,
+    film: Film,
+    monkeypatch: pytest.MonkeyPatch,
+    caplog: pytest.LogCaptureFixture,
+) -> None:
+    with monkeypatch.context() as patch:
+        patch.delenv("IMAGEIO_FFMPEG_EXE")
+        content = film()
+    has_left = threading.Event()
+
+    async def bring_it() -> None:
+        parts = iter([{"type": "http.request", "body": content, "more_body": False}])
+
+        async def receive() -> dict[str, Any]:
+            if (part := next(parts, None)) is not None:
+                return part
+            await asyncio.to_thread(has_left.wait)
+            return {"type": "http.disconnect"}
+
+        async def send(_message: dict[str, Any]) -> None:
+            pass
+
+        await client.app(_scope_of(content), receive, send)
+
+    bringing = client.portal.start_task_soon(bring_it)
+    wait_for("the clip to be written anew", lambda: [*settings.uploads_dir.glob("*.plain.part")])
+    has_left.set()
+    bringing.result(timeout=30.0)
+    wait_for("its thread to end", lambda: not [*settings.uploads_dir.iterdir()], timeout_s=30.0)
+    assert "Traceback" not in caplog.text
+    monkeypatch.delenv("IMAGEIO_FFMPEG_EXE")
+    assert bring(client, content).status_code == 201
+
+
 def test_a_picture_does_not_wait_for_clips(
     client: TestClient, film: Film, encode_picture: Callable[..., bytes]
 ) -> None:
     turn, films = client.app.state.studio.clip_turn, [film(), film(size="64x64")]
-    client.portal.call(turn.acquire)
     with ThreadPoolExecutor() as pool:
-        clips = [pool.submit(bring, client, content) for content in films]
-        try:
+        with client.portal.wrap_async_context_manager(turn.take("somebody")):
+            clips = [pool.submit(bring, client, content) for content in films]
             assert client.post("/api/v1/uploads", files={"file": encode_picture()}).status_code == 201
             assert not any(clip.done() for clip in clips)
-        finally:
-            client.portal.call(turn.release)
-    assert [clip.result().status_code for clip in clips] == [201, 201]
+        assert [clip.result().status_code for clip in clips] == [201, 201]
+
+
+def test_clips_of_one_client_beyond_a_few_are_not_received_before_these_are_read(
+    client: TestClient, film: Film
+) -> None:
+    studio, content = client.app.state.studio, film()
+    few = Turns(each=1, all_=2, waiting=0, refusal=CLIPS_TOO_MANY)
+    client.app.state.studio = dataclasses.replace(studio, clip_room=few)
+    with ThreadPoolExecutor() as pool:
+        with client.portal.wrap_async_context_manager(studio.clip_turn.take("somebody")):
+            clips = [pool.submit(bring, client, content) for _ in range(2)]
+            wait_for("one to be refused", lambda: any(clip.done() for clip in clips))
+        answers = [clip.result() for clip in clips]
+    assert sorted(answer.status_code for answer in answers) == [201, 429]
+    [refused] = [answer for answer in answers if answer.status_code == 429]
+    assert refused.json()["error"]["detail"] == "Too many clips of yours are on their way or wait to be read."
+    assert refused.headers["Retry-After"] == "10"
 
 
 def test_a_clip_is_learnt_by_its_owner_alone(

@@ -62,6 +62,24 @@ def test_one_that_was_added_can_be_used_at_once(client: TestClient, encode_lora:
     assert client.delete("/api/v1/loras/pixel").status_code == 404
 
 
+def test_what_was_made_with_a_deleted_one_is_not_queued_again_to_fail(
+    client: TestClient, encode_lora: EncodeLora
+) -> None:
+    send(client, encode_lora())
+    recipe = {"model": "demo-sdxl", "prompt": "A boat", "loras": [{"ref": "pixel", "scale": 0.5}]}
+    job = client.post("/api/v1/jobs", json=recipe).json()["id"]
+    grid = client.post("/api/v1/grids", json={"recipe": recipe, "x": {"field": "steps", "values": "1, 2"}}).json()["id"]
+    client.post("/api/v1/jobs/cancel", json={"scope": "all"})
+    client.delete("/api/v1/loras/pixel")
+    for path in (f"jobs/{job}", f"grids/{grid}"):
+        refused = client.post(f"/api/v1/{path}/retry")
+        assert refused.status_code == 409, path
+        assert refused.json()["error"]["detail"] == "The LoRA 'pixel' is not here any more."
+    assert client.get("/api/v1/jobs?state=queued").json()["jobs"] == []
+    send(client, encode_lora())
+    assert client.post(f"/api/v1/jobs/{job}/retry").status_code == 200
+
+
 def test_a_folder_of_peft_s_is_listed_used_and_deleted_by_its_name(
     client: TestClient, settings: Settings, encode_lora: EncodeLora
 ) -> None:

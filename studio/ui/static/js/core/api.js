@@ -1,6 +1,7 @@
 // REST, and the one shape of its errors. Paths are relative to the page, so a proxy's prefix does no harm.
 
 import { parseJson } from "./json.js";
+import { inOrder } from "./order.js";
 import { named, t } from "./text.js";
 import { said, saidFields } from "./translate_server.js";
 
@@ -63,14 +64,18 @@ function read({ status, statusText }, text) {
   });
 }
 
-export function uploadPicture(file, onPercent) {
+/** @param {AbortSignal} [signal] ends it: nothing of the file is kept then */
+export function uploadPicture(file, onPercent, signal) {
   const form = new FormData();
   form.append("file", file);
-  return upload("api/v1/uploads", form, onPercent);
+  return upload("api/v1/uploads", form, onPercent, signal);
 }
 
-/** A video to learn from: the body is the file itself, which may be too long for a form. */
-export const uploadClip = (file, onPercent) => upload("api/v1/clips", file, onPercent);
+/**
+ * A video to learn from: the body is the file itself, which may be too long for a form.
+ * @param {AbortSignal} [signal] ends it: nothing of the file is kept then
+ */
+export const uploadClip = (file, onPercent, signal) => upload("api/v1/clips", file, onPercent, signal);
 
 export const uploadLora = (file, onPercent) => upload(`${LORAS}?${new URLSearchParams({ name: file.name })}`, file, onPercent);
 
@@ -85,15 +90,17 @@ function countUploads(change) {
   else removeEventListener("beforeunload", hold);
 }
 
-/** `onPercent` follows the file on its way, which fetch cannot tell. */
-function upload(path, body, onPercent) {
+/** `onPercent` follows the file on its way, which fetch cannot tell; rejects once `signal` ends it. */
+function upload(path, body, onPercent, signal = null) {
   countUploads(1);
-  return transfer(path, body, onPercent).finally(() => countUploads(-1));
+  return transfer(path, body, onPercent, signal).finally(() => countUploads(-1));
 }
 
-function transfer(path, body, onPercent) {
+function transfer(path, body, onPercent, signal) {
   return new Promise((resolve, reject) => {
     const request = new XMLHttpRequest();
+    signal?.addEventListener("abort", () => request.abort());
+    request.onabort = () => reject(signal.reason);
     request.upload.onprogress = ({ loaded, total }) => onPercent(Math.round((100 * loaded) / total));
     request.onerror = () => reject(unreachable());
     request.onload = () => {
@@ -136,11 +143,11 @@ const LORAS = "api/v1/loras";
 
 export const previewPath = (id) => `${JOBS}/${encodeURIComponent(id)}/preview.jpg`;
 export const readMe = () => call("GET", "api/v1/me");
-export const readHealth = () => call("GET", "api/v1/health");
-export const readLoras = () => call("GET", LORAS);
+export const readHealth = inOrder(() => dated(call("GET", "api/v1/health")));
+export const readLoras = inOrder(() => call("GET", LORAS));
 export const loraFile = (ref) => at(`${LORAS}/${encodeURIComponent(ref)}/file`);
 export const deleteLora = (ref) => call("DELETE", `${LORAS}/${encodeURIComponent(ref)}`);
-export const readModels = async () => withNames(await call("GET", "api/v1/models"));
+export const readModels = inOrder(async () => withNames(await call("GET", "api/v1/models")));
 
 /** How much the first job of a model would bring, and how much room there is. */
 export const readDownload = (id) => call("GET", `api/v1/models/${encodeURIComponent(id)}/download`);
@@ -155,7 +162,7 @@ export const fetchLoras = (preset) => call("POST", `api/v1/presets/${encodeURICo
 export const bringModel = (place) => call("POST", `${MODEL_FILES}/arrivals`, place);
 export const continueArrival = (id) => call("POST", `${MODEL_FILES}/arrivals/${encodeURIComponent(id)}`);
 export const stopArrival = (id) => call("DELETE", `${MODEL_FILES}/arrivals/${encodeURIComponent(id)}`);
-export const readModelFiles = () => call("GET", `${MODEL_FILES}/files`);
+export const readModelFiles = inOrder(() => call("GET", `${MODEL_FILES}/files`));
 export const askAccess = (id) => call("GET", `${modelPath(id)}/access`);
 export const startDownload = (id) => call("POST", `${modelPath(id)}/download`);
 export const pauseDownload = (id) => call("DELETE", `${modelPath(id)}/download`);
@@ -211,9 +218,9 @@ export const duplicateJob = (id) => call("POST", `${JOBS}/${encodeURIComponent(i
 export const moveJob = (id, before) => call("POST", `${JOBS}/${encodeURIComponent(id)}/move`, { before });
 export const cancelJobs = (scope) => call("POST", `${JOBS}/cancel`, { scope });
 export const clearJobs = () => call("POST", `${JOBS}/clear`);
-export const readQueue = () => call("GET", "api/v1/queue");
-export const pauseQueue = () => call("POST", "api/v1/queue/pause");
-export const resumeQueue = () => call("POST", "api/v1/queue/resume");
+export const readQueue = () => dated(call("GET", "api/v1/queue"));
+export const pauseQueue = () => dated(call("POST", "api/v1/queue/pause"));
+export const resumeQueue = () => dated(call("POST", "api/v1/queue/resume"));
 export const readWebhook = () => call("GET", "api/v1/webhook");
 export const setWebhook = (url) => call("PUT", "api/v1/webhook", { url });
 export const removeWebhook = () => call("DELETE", "api/v1/webhook");
@@ -221,31 +228,31 @@ export const pingWebhook = () => call("POST", "api/v1/webhook/ping");
 
 const SYSTEM = "api/v1/system";
 
-export const readSystem = () => call("GET", SYSTEM);
-export const readDisk = () => call("GET", `${SYSTEM}/disk`);
-export const readCache = () => call("GET", `${SYSTEM}/cache`);
+export const readSystem = inOrder(() => call("GET", SYSTEM));
+export const readDisk = inOrder(() => call("GET", `${SYSTEM}/disk`));
+export const readCache = inOrder(() => call("GET", `${SYSTEM}/cache`));
 export const clearCache = (what, anyway) => call("POST", `${SYSTEM}/cache/clear`, { what, anyway });
-export const readLog = () => call("GET", `${SYSTEM}/log`);
-export const readUsage = () => call("GET", `${SYSTEM}/usage`);
+export const readLog = inOrder(() => call("GET", `${SYSTEM}/log`));
+export const readUsage = inOrder(() => call("GET", `${SYSTEM}/usage`));
 const WORKERS = "api/v1/workers";
-export const readWorkers = () => call("GET", WORKERS);
+export const readWorkers = inOrder(() => call("GET", WORKERS));
 export const drainWorker = (id, isDraining) =>
   call("POST", `${WORKERS}/${encodeURIComponent(id)}/${isDraining ? "drain" : "undrain"}`);
 export const forgetWorker = (id) => call("DELETE", `${WORKERS}/${encodeURIComponent(id)}`);
 const WILDCARDS = "api/v1/wildcards";
 const wildcardPath = (name) => `${WILDCARDS}/${name.split("/").map(encodeURIComponent).join("/")}`;
-export const listWildcards = () => call("GET", WILDCARDS);
+export const listWildcards = inOrder(() => call("GET", WILDCARDS));
 export const readWildcard = (name) => call("GET", wildcardPath(name));
 export const saveWildcard = (name, lines) => call("PUT", wildcardPath(name), { lines });
 export const deleteWildcard = (name) => call("DELETE", wildcardPath(name));
 const ACCOUNT = "api/v1/account";
 const USERS = "api/v1/users";
 
-export const readAccount = () => call("GET", ACCOUNT);
+export const readAccount = inOrder(() => call("GET", ACCOUNT));
 export const changePassword = (current, password) => call("PUT", `${ACCOUNT}/password`, { current, password });
 export const makeToken = (name, current) => call("POST", `${ACCOUNT}/tokens`, { name, current });
 export const revokeToken = (id) => call("DELETE", `${ACCOUNT}/tokens/${encodeURIComponent(id)}`);
-export const listUsers = () => call("GET", USERS);
+export const listUsers = inOrder(() => call("GET", USERS));
 export const addUser = (user) => call("POST", USERS, user);
 export const resetPassword = (name, password) => call("PUT", `${USERS}/${encodeURIComponent(name)}/password`, { password });
 export const removeUser = (name) => call("DELETE", `${USERS}/${encodeURIComponent(name)}`);
@@ -256,8 +263,8 @@ export const cancelPlan = () => call("DELETE", `${SYSTEM}/plan`);
 
 const TRAININGS = "api/v1/trainings";
 const trainingPath = (id) => `${TRAININGS}/${encodeURIComponent(id)}`;
-export const readTrainings = () => dated(call("GET", `${TRAININGS}?limit=200`));
-export const readTrainingChoices = () => call("GET", `${TRAININGS}/choices`);
+export const readTrainings = inOrder(() => dated(call("GET", `${TRAININGS}?limit=200`)));
+export const readTrainingChoices = inOrder(() => call("GET", `${TRAININGS}/choices`));
 export const readTraining = (id) => dated(call("GET", trainingPath(id)));
 export const submitTraining = (asked) => call("POST", TRAININGS, asked);
 export const pauseTraining = (id) => dated(call("POST", `${trainingPath(id)}/pause`));
@@ -282,11 +289,11 @@ export function readPresets(wanted) {
 const OUTPUTS = "api/v1/outputs";
 
 export const zipPath = `${OUTPUTS}/zip`;
-export const readFilters = (everyone) => call("GET", `${OUTPUTS}/filters${everyone ? "?everyone=true" : ""}`);
-export const readOutput = (id) => call("GET", `${OUTPUTS}/${encodeURIComponent(id)}`);
+export const readFilters = inOrder((everyone) => call("GET", `${OUTPUTS}/filters${everyone ? "?everyone=true" : ""}`));
+export const readOutput = (id) => dated(call("GET", `${OUTPUTS}/${encodeURIComponent(id)}`));
 export const comparePixels = (id, other) =>
   call("GET", `${OUTPUTS}/${encodeURIComponent(id)}/compare/${encodeURIComponent(other)}`);
-export const changeOutput = (id, values) => call("PATCH", `${OUTPUTS}/${encodeURIComponent(id)}`, values);
+export const changeOutput = (id, values) => dated(call("PATCH", `${OUTPUTS}/${encodeURIComponent(id)}`, values));
 // These three resolve to the ids of the outputs that were changed.
 export const trashOutputs = (ids) => changeMany("trash", ids);
 export const restoreOutputs = (ids) => changeMany("restore", ids);
@@ -296,9 +303,10 @@ export const purgeOutputs = (ids) => changeMany("purge", ids);
 
 const changeMany = async (action, ids) => (await call("POST", `${OUTPUTS}/${action}`, { ids })).ids;
 
-export function findOutputs(wanted) {
+export async function findOutputs(wanted) {
   const query = Object.entries(wanted).filter(([, value]) => value !== null && value !== undefined && value !== "");
-  return call("GET", `${OUTPUTS}?${new URLSearchParams(query)}`);
+  const { outputs, asked_ms, ...found } = await dated(call("GET", `${OUTPUTS}?${new URLSearchParams(query)}`));
+  return { ...found, outputs: outputs.map((output) => ({ ...output, asked_ms })) };
 }
 
 /** A link as the text of an SVG. */

@@ -31,6 +31,14 @@ export function el(selector, attributes = {}, ...children) {
   return /** @type {any} */ (element);
 }
 
+/** Has the browser save what is at an address, under the name that the server gives it. */
+export function saveFile(href) {
+  const link = el("a", { href, download: "" });
+  document.body.append(link);
+  link.click();
+  link.remove();
+}
+
 export function setStyles(element, styles) {
   for (const [name, value] of Object.entries(styles)) element.style.setProperty(name, value);
 }

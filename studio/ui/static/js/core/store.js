@@ -98,6 +98,37 @@ export function putJob(job) {
   changed();
 }
 
+let queueKnown_ms = 0;
+
+/** Whether the queue is paused, as an event tells it now, or as an answer knew it when it was asked for. */
+export function putQueue({ is_paused, asked_ms = performance.now() }) {
+  if (asked_ms < queueKnown_ms) return;
+  queueKnown_ms = asked_ms;
+  state.queue = { is_paused };
+  changed();
+}
+
+let engineKnown_ms = 0;
+
+/** The worker that the header tells of, and how many there are; of its engine an event may have told since. */
+export function putHealth({ engine, worker, workers, asked_ms }) {
+  if (worker !== state.worker || asked_ms >= engineKnown_ms) {
+    state.engine = engine;
+    engineKnown_ms = asked_ms;
+  }
+  state.worker = worker;
+  state.workers = workers;
+  changed();
+}
+
+/** An event of a worker: the header tells of one of them. */
+export function putEngine({ worker, engine }) {
+  if (worker !== state.worker) return;
+  state.engine = engine;
+  engineKnown_ms = performance.now();
+  changed();
+}
+
 /** A job by itself does not know the whole line: what a list said of its place holds until the next one is read. */
 function withPlace(job, before) {
   if (job.state !== "queued" || before?.state !== "queued") return job;
@@ -141,6 +172,7 @@ export function putOthers(jobs) {
 /** The sheet of a grid; what was thrown away leaves the canvas, as outputs of jobs do. */
 export function putSheet(output) {
   const { job_id: id, owner, recipe, created_at, width, height } = output;
+  if (output.asked_ms < state.sheets.get(id)?.sheet.asked_ms) return;
   const job = {
     id,
     owner,

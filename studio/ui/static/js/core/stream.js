@@ -15,7 +15,20 @@ import {
   readUsage,
 } from "./api.js";
 import { parseJson } from "./json.js";
-import { changed, forgetOldJobs, isFinal, noteServerTime, putJob, putSheet, replaceJobs, runningJobs, state } from "./store.js";
+import {
+  changed,
+  forgetOldJobs,
+  isFinal,
+  noteServerTime,
+  putEngine,
+  putHealth,
+  putJob,
+  putQueue,
+  putSheet,
+  replaceJobs,
+  runningJobs,
+  state,
+} from "./store.js";
 
 /** What moves a line of jobs. */
 export const LINE_KINDS = ["job.queued", "job.phase", "job.step", "job.done", "job.failed", "job.cancelled", "job.paused", "queue.changed"];
@@ -96,14 +109,16 @@ export async function connect() {
   const before = state.isLoaded ? new Map(state.jobs) : null;
   source?.close();
   clearTimeout(retryTimer);
+  let answers;
   try {
-    await readAll();
+    answers = await readAll();
   } catch (error) {
     if (error.status === 401) location.reload(); // the session is over; the server shows its login page
     else if (mine === attempt) lose();
     return;
   }
   if (mine !== attempt) return;
+  putAll(answers);
   if (before) tellMissed(before);
   source = new EventSource(at(`api/v1/events?after=${lastId}`));
   source.onopen = () => setConnection("live");
@@ -127,12 +142,16 @@ function lose() {
 async function readAll() {
   const health = await readHealth(); // first: what happens after its event id comes again through the stream
   const [me, models, queue, jobs] = await Promise.all([readMe(), readModels(), readQueue(), readEveryJob()]);
+  return { health, me, models, queue, jobs };
+}
+
+function putAll({ health, me, models, queue, jobs }) {
   refreshUsage();
   state.me = me;
   putHealth(health);
   state.models = models.models;
   state.opening = models.default;
-  state.queue = queue;
+  putQueue(queue);
   noteServerTime(health.engine.heartbeat_at);
   lastId = health.last_event_id;
   replaceJobs(jobs);
@@ -148,12 +167,6 @@ async function showLastSample(id) {
   const training = await readTraining(id).catch(() => null); // deleted meanwhile, or the stream notices a lost server
   const sample = training?.samples.at(-1);
   if (sample && state.jobs.get(id)?.state === "running") putJob({ id, preview_url: at(sample.url) });
-}
-
-function putHealth({ engine, worker, workers }) {
-  state.engine = engine;
-  state.worker = worker;
-  state.workers = workers;
 }
 
 const readSheet = (id) => readOutput(id).then(putSheet, () => undefined); // the gallery has it as well
@@ -184,9 +197,8 @@ function receive(kind, message) {
   lastId = event.id;
   noteServerTime(event.at);
   if (kind === "queue.changed") {
-    state.queue = { ...state.queue, is_paused: event.is_paused };
+    putQueue({ is_paused: event.is_paused });
     state.line_ms = Math.max(state.line_ms, performance.now());
-    changed();
     readJobsAnew();
     return;
   }
@@ -205,9 +217,8 @@ function receive(kind, message) {
     return;
   }
   if (kind === "engine.state") {
-    if (event.worker === state.worker) state.engine = event.engine;
+    putEngine(event);
     refreshWorkers();
-    changed();
     refreshModels();
     refreshWaiting(); // somebody's job began or ended
     return;
@@ -258,7 +269,6 @@ function refreshWorkers() {
     const health = await readHealth().catch(() => null); // the stream notices a lost server
     if (!health) return;
     putHealth(health);
-    changed();
   }, REFRESH_MS);
 }
 

@@ -2,7 +2,7 @@
 
 import { ApiError, at, cancelJob, retryJob, submitJob, submitJobs } from "../core/api.js";
 import { copyText } from "../core/clipboard.js";
-import { el, find, focused } from "../core/dom.js";
+import { find, focused, saveFile } from "../core/dom.js";
 import { follow, putJob, runningJob, shownJob, shownOutput, state, waitingJobs } from "../core/store.js";
 import { t, together } from "../core/text.js";
 import { toast } from "../core/toasts.js";
@@ -11,7 +11,7 @@ import { mayDownload } from "./download.js";
 import { sendLater, takeWanted } from "./early.js";
 import { saveEdit } from "./edit.js";
 import { useGrid } from "./griddialog.js";
-import { addInput, inputsSent, whyNoInput } from "./inputs.js";
+import { addInput, countSending, inputsSent, whyNoInput } from "./inputs.js";
 import { rememberPrompt } from "./prompthistory.js";
 import { filesTaken } from "./taken.js";
 
@@ -31,6 +31,7 @@ export async function generate(fixed = {}) {
       showProblems(missing);
       return;
     }
+    if (countSending()) toast(t("inputs.waits", { count: countSending() }));
     if (!(await inputsSent())) return;
     const recipe = { ...readRecipe(), ...fixed };
     const typed = find("lu-prompt").value;
@@ -115,10 +116,7 @@ export const downloadAs = (kind) => save(`download=true&as=${kind}`);
 function save(query) {
   const output = shownOutput();
   if (!output) return;
-  const link = el("a", { href: `${at(output.url)}?${query}`, download: "" }); // the server names the file
-  document.body.append(link);
-  link.click();
-  link.remove();
+  saveFile(`${at(output.url)}?${query}`);
 }
 
 export function useSettings() {

@@ -13,7 +13,7 @@ import { boxesOf, frameOf, outsideOf } from "./frame.js";
 export const MAX_BYTES = 20e6; // the server's limit: it would cut the connection of a longer file, which says nothing
 
 let items = []; // {key, id (null on its way), thumb, percent, sent (a promise of whether it came), size, isNew,
-// note (what of its file was changed)}
+// stop (ends the sending), note (what of its file was changed)}
 let model = null;
 let shape = null; // the chosen one
 let fit = "crop";
@@ -50,6 +50,9 @@ export const firstSize = () => items[0]?.size ?? null;
 
 export const countInputs = () => items.length;
 
+/** How many are on their way. */
+export const countSending = () => items.filter(({ id }) => !id).length;
+
 /** True when every file has come; false when one did not, which the list of those left out says. */
 export async function inputsSent() {
   const sent = await Promise.all(items.map((item) => item.sent));
@@ -77,7 +80,13 @@ export function addInput(id) {
 
 /** A model that takes only one gets the new one instead. */
 function makeRoom() {
-  if (model.limits.images === 1) items = [];
+  if (model.limits.images === 1) replaceItems([]);
+}
+
+/** A file that is taken out while it is sent is sent no further. */
+function replaceItems(next) {
+  for (const item of items) if (!next.includes(item)) item.stop?.abort();
+  items = next;
 }
 
 function ofId(id) {
@@ -115,7 +124,7 @@ function leave(name, why) {
 function send(file) {
   count += 1;
   const local = URL.createObjectURL(file);
-  const item = { key: count, id: null, thumb: local, percent: 0, size: null, isNew: true };
+  const item = { key: count, id: null, thumb: local, percent: 0, size: null, isNew: true, stop: new AbortController() };
   item.sent = transfer(item, file).finally(() => URL.revokeObjectURL(local));
   return item;
 }
@@ -125,7 +134,7 @@ async function transfer(item, file) {
     const upload = await uploadPicture(file, (percent) => {
       item.percent = percent;
       draw();
-    });
+    }, item.stop.signal);
     if (!items.includes(item)) return true; // removed meanwhile
     if (items.some((other) => other.id === upload.id)) {
       remove(item);
@@ -154,7 +163,7 @@ function measured(item, { width, height }) {
 }
 
 function remove(item) {
-  items = items.filter((other) => other !== item);
+  replaceItems(items.filter((other) => other !== item));
   told();
 }
 
@@ -167,7 +176,7 @@ export function drawInputs(chosenModel, ids, chosen) {
   model = chosenModel;
   shape = model.shapes.find((one) => one.shape === chosen.shape);
   fit = chosen.fit ?? "crop";
-  if (ids.join() !== idsOf().join()) items = [...ids.map(ofId), ...items.filter((item) => !item.id)];
+  if (ids.join() !== idsOf().join()) replaceItems([...ids.map(ofId), ...items.filter((item) => !item.id)]);
   draw();
 }
 

@@ -56,7 +56,10 @@ export function lorasFor(wanted, loras) {
   return able.filter(({ ref }) => !seen.has(ref) && seen.add(ref)).map(({ ref, scale }) => ({ ref, scale }));
 }
 
-/** Names of those that a recipe has and this studio does not. */
+/**
+ * Names of those that a recipe has and this studio does not.
+ * @param {{ ref: string }[]} loras
+ */
 export const missingLoras = (loras) => (state.loras ? loras.map(({ ref }) => ref).filter((ref) => !loraOf(ref)) : []);
 
 export function drawLoras(chosenModel, loras) {

@@ -45,7 +45,8 @@ async function changeHere(outputs, change) {
 
 const changeOne = (output, change) =>
   changeHere([output], async ([id]) => {
-    replaceOutput(await changeOutput(id, change));
+    const isTaken = replaceOutput(await changeOutput(id, change));
+    if (!isTaken) readOutput(id).then(replaceOutput, () => undefined); // what overtook it may not know of the change
     return [id];
   });
 

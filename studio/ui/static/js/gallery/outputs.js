@@ -24,6 +24,9 @@ export const outputAt = (index) => items[index];
 export const indexOf = (id) => items.findIndex((output) => output?.id === id);
 export const loadedOutputs = () => items.filter(Boolean);
 
+/** What is known of an output: an answer may come after one that was asked for later. */
+const latest = (output, known) => (known?.id === output.id && output.asked_ms < known.asked_ms ? known : output);
+
 /** Starts over with other filters, or with what was made since. Resolves to whether this search is still the last. */
 export async function search(filters) {
   searches += 1;
@@ -32,7 +35,8 @@ export async function search(filters) {
   if (mine !== searches) return false;
   wanted = filters;
   start = found.start;
-  items = found.outputs.slice();
+  const known = new Map(loadedOutputs().map((output) => [output.id, output]));
+  items = found.outputs.map((output) => latest(output, known.get(output.id)));
   items.length = found.total;
   moved();
   return true;
@@ -65,7 +69,8 @@ async function fetchPage(page, from) {
   try {
     const found = await findOutputs({ ...wanted, cursor: start, offset: from, limit: PAGE });
     if (mine !== generation) return;
-    for (const [place, output] of found.outputs.entries()) if (from + place < items.length) items[from + place] = output;
+    for (const [place, output] of found.outputs.entries())
+      if (from + place < items.length) items[from + place] = latest(output, items[from + place]);
     tell.change();
   } catch (error) {
     if (mine === generation) tell.problem(error);
@@ -117,9 +122,12 @@ function moved() {
   tell.change();
 }
 
+/** False where it is overtaken by what is known of the output already. */
 export function replaceOutput(output) {
   const index = indexOf(output.id);
-  if (index < 0) return;
+  if (index < 0) return true;
+  if (latest(output, items[index]) !== output) return false;
   items[index] = output;
   tell.change();
+  return true;
 }

@@ -13,7 +13,7 @@ import {
 import { find, setText } from "../core/dom.js";
 import { means } from "../core/keymap.js";
 import { recall, remember } from "../core/memory.js";
-import { changed, endedAndSheets, runningJobs, state, waitingJobs } from "../core/store.js";
+import { changed, endedAndSheets, putQueue, runningJobs, state, waitingJobs } from "../core/store.js";
 import { readJobsAnew } from "../core/stream.js";
 import { t, together } from "../core/text.js";
 import { toast } from "../core/toasts.js";
@@ -60,9 +60,7 @@ export const moveToEnd = (job) => moveBefore(job, null);
 
 export async function togglePause() {
   const queue = await attempt(state.queue.is_paused ? resumeQueue : pauseQueue);
-  if (!queue) return;
-  state.queue = queue;
-  changed();
+  if (queue) putQueue(queue);
 }
 
 /** What waited comes back with Undo, in its order; what runs loses its work, so that is asked about. */
@@ -76,9 +74,15 @@ export async function cancelMany(scope) {
   toast(t("queue.cancelled", { count: answer.cancelled }), ...(waiting.length ? [undo] : []));
 }
 
-/** Those of the jobs that are in one of these states still. */
+/** Those of the jobs that are in one of these states still; one that cannot be made any more keeps no other back. */
 async function queueAgain(jobs, states) {
-  for (const { id } of jobs) if (states.includes(state.jobs.get(id)?.state)) await retryJob(id);
+  let refusal = null;
+  const refuse = (error) => {
+    if (error.status !== 409) throw error;
+    refusal ??= error;
+  };
+  for (const { id } of jobs) if (states.includes(state.jobs.get(id)?.state)) await retryJob(id).catch(refuse);
+  if (refusal) throw refusal;
 }
 
 const FAILED = ["failed", "interrupted"];

@@ -4,6 +4,7 @@
 import { at, cancelJob, readEveryonesJobs } from "../core/api.js";
 import { find } from "../core/dom.js";
 import { parseJson } from "../core/json.js";
+import { inOrder } from "../core/order.js";
 import { changed, putOthers, state } from "../core/store.js";
 import { LINE_KINDS, pickProgress } from "../core/stream.js";
 import { toast } from "../core/toasts.js";
@@ -68,10 +69,12 @@ function receive(message) {
   } else if (!state.jobs.has(event.job_id) || event.job) readSoon();
 }
 
+const readLine = inOrder(() => Promise.all([readEveryonesJobs("running"), readEveryonesJobs("queued")]));
+
 function readSoon() {
   clearTimeout(readTimer);
   readTimer = setTimeout(async () => {
-    const lists = await Promise.all([readEveryonesJobs("running"), readEveryonesJobs("queued")]).catch(() => null);
+    const lists = await readLine().catch(() => null);
     if (!lists || !state.others) return;
     putOthers(lists.flat().filter((job) => job.owner !== state.me.owner));
   }, REFRESH_MS);

@@ -239,5 +239,6 @@ function factsOf(job) {
   return [imagesOf(job, job.outputs.length), tookText(job), when];
 }
 
-const imagesOf = ({ recipe }, count) =>
-  count > 1 ? t(framesIn(recipe.shape) > 1 ? "queue.videos" : "queue.images", { count }) : "";
+/** The last samples of a training are no pictures that somebody asked for. */
+const imagesOf = ({ kind, recipe }, count) =>
+  count > 1 && kind !== "train" ? t(framesIn(recipe.shape) > 1 ? "queue.videos" : "queue.images", { count }) : "";

@@ -9,7 +9,7 @@ import { mayTrain, modelOf, onChange, state } from "../core/store.js";
 import { locale, named, t, together } from "../core/text.js";
 import { toast } from "../core/toasts.js";
 import { loadLoras, nameOf } from "../create/loras.js";
-import { areLacking, countClips, countPictures, countUnsent, forgetPictures, forgiveCaptions, markPictures, mountPictures, readPictures, replacePictures, setLearntArea } from "./pictures.js";
+import { areLacking, countClips, countPictures, countSending, countUnsent, forgetPictures, forgiveCaptions, markPictures, mountPictures, readPictures, replacePictures, setLearntArea } from "./pictures.js";
 
 const KEY = "lumesh.train";
 const LINES = ["trigger", "name", "sample", "prior"];
@@ -179,7 +179,8 @@ function drawForm() {
   const numbers = model && numbersOf(model.strengths[draft.strength], start);
   setText(find("lu-train-numbers"), numbers ? numbersText(numbers) : "");
   setText(find("lu-train-keep-note"), model ? keepText(model.prior) : "");
-  setText(find("lu-train-cost"), model ? costText(numbers, model.prior) : "");
+  const waits = isSending && countSending(); // of whoever asked for it before all had come
+  setText(find("lu-train-cost"), waits ? t("inputs.waits", { count: waits }) : model ? costText(numbers, model.prior) : "");
   find("lu-train-go").setAttribute("aria-disabled", String(isSending));
 }
 

@@ -34,6 +34,8 @@ let pictures = [];
 let count = 0;
 let learntArea = 0; // in pixels, of the model that is to learn; 0: not known
 let turn = Promise.resolve(); // one file after the other: the server decodes one at a time
+/** @type {{ picture: Picture, stop: AbortController } | null} */
+let underway = null; // the one whose file is being sent
 let tell = () => undefined;
 let leftOut = { clear: () => undefined, add: (_name, _why) => undefined };
 
@@ -71,6 +73,9 @@ export function setLearntArea(area) {
 const isSmall = ({ size }) => size !== null && size.width * size.height * MOST_ENLARGED ** 2 < learntArea;
 
 export const countPictures = () => pictures.length;
+
+/** How many files are on their way, or wait for those before them. */
+export const countSending = () => pictures.filter(({ isSending }) => isSending).length;
 
 /** How many of them are clips. */
 export const countClips = () => pictures.filter(({ isVideo }) => isVideo).length;
@@ -227,14 +232,13 @@ async function transfer(picture) {
     picture.isSending = false;
     return true;
   }
+  const follow = (done) => {
+    picture.percent = done;
+    drawPictures();
+  };
+  underway = { picture, stop: new AbortController() };
   try {
-    arrive(
-      picture,
-      await (picture.isVideo ? uploadClip : uploadPicture)(picture.file, (done) => {
-        picture.percent = done;
-        drawPictures();
-      }),
-    );
+    arrive(picture, await (picture.isVideo ? uploadClip : uploadPicture)(picture.file, follow, underway.stop.signal));
     return true;
   } catch (error) {
     picture.isSending = false;
@@ -247,6 +251,8 @@ async function transfer(picture) {
     }
     changed();
     return false;
+  } finally {
+    underway = null;
   }
 }
 
@@ -271,7 +277,9 @@ function keep() {
   remember(KEY, JSON.stringify(come.map(({ id, caption, note, isVideo, size }) => ({ id, caption, note, isVideo, size }))));
 }
 
+/** A file that was taken out while it is sent is sent no further: others wait behind it. */
 function changed() {
+  if (underway && !pictures.includes(underway.picture)) underway.stop.abort();
   keep();
   drawPictures();
   tell();

@@ -9,7 +9,7 @@ import { toast } from "../core/toasts.js";
 import { said } from "../core/translate_server.js";
 import { isShown } from "../core/views.js";
 import { loadLoras } from "../create/loras.js";
-import { actionsOf, useTraining } from "./actions.js";
+import { actionsOf, offerUse } from "./actions.js";
 import { createCard, updateCard } from "./card.js";
 import { loadChoices } from "./form.js";
 
@@ -30,7 +30,8 @@ let isRead = false;
 /** Reads all of them; the cards in sight are read whole. */
 export async function loadTrainings() {
   const { trainings: listed, asked_ms } = await readTrainings();
-  for (const id of [...trainings.keys()]) if (!listed.some((one) => one.id === id)) trainings.delete(id);
+  for (const { id, known_ms } of [...trainings.values()])
+    if (!listed.some((one) => one.id === id) && !(asked_ms < known_ms)) trainings.delete(id); // else it came meanwhile
   for (const one of listed) put({ ...one, asked_ms });
   isRead = true;
   drawTrainings();
@@ -67,13 +68,15 @@ async function look(id) {
   drawTrainings();
 }
 
-/** Events may have overtaken an answer: of what they change it tells nothing then. */
+/** Events and later answers may have overtaken an answer: of what they change it tells nothing then. */
 function put(training) {
   const { id, job, asked_ms } = training;
   if (gone.has(id)) return;
   const before = trainings.get(id);
-  const { saved_step, pause_requested, loras } = asked_ms < changed_ms.get(id) && before ? before : training;
-  trainings.set(id, { ...before, ...training, saved_step, pause_requested, loras });
+  const isOld = before && asked_ms < Math.max(before.known_ms, changed_ms.get(id) ?? 0);
+  const { saved_step, pause_requested, loras } = isOld ? before : training;
+  const known_ms = Math.max(asked_ms, before?.known_ms ?? 0);
+  trainings.set(id, { ...before, ...training, saved_step, pause_requested, loras, known_ms });
   putJob({ ...job, asked_ms });
 }
 
@@ -120,20 +123,17 @@ export function noteTrainingEnd(job) {
   const name = job.title;
   if (isShown("train")) loadChoices().catch(() => undefined); // the form is for the next one, which it tells of
   else if (job.state === "done") loadLoras().catch(() => undefined); // they are read again before they are used
-  if (job.state === "paused") toast(t("train.paused", { name }));
+  if (job.state === "paused") tellCalmly(t("train.paused", { name }));
   else if (job.state === "cancelled") {
-    if (job.started_at) toast(t("train.cancelled", { name })); // one that waited leaves the line before everybody's eyes
-  } else if (job.state === "done") toast(t("train.done", { name }), { label: t("train.use"), act: () => useEnded(job.id) });
+    if (job.started_at) tellCalmly(t("train.cancelled", { name })); // one that waited leaves the line before everybody's eyes
+  } else if (job.state === "done") offerUse(job);
   else toast(t("train.failed", { name, title: said(job.error, "title") || t("state.failed") }));
 }
 
-async function useEnded(id) {
-  try {
-    const training = await readTraining(id);
-    await useTraining(training, training.job);
-  } catch (error) {
-    toast(together(error.message, error.advice));
-  }
+/** What somebody asked for: where they see its card, a message would only lie over the buttons to go on with. */
+function tellCalmly(text) {
+  if (isShown("train")) setText(find("lu-train-live"), text);
+  else toast(text);
 }
 
 /** Once for all events of a moment, however many follow. */
