@@ -15,6 +15,7 @@ import torch
 from torch.nn import functional
 
 from pipelines.families.flux2.tokens import order_tables
+from pipelines.families.flux2.written import write
 from pipelines.runtime.bridge.environment import call_jax, find_attention_axes
 from pipelines.runtime.kernels.attention_axes import AttentionAxes
 from pipelines.runtime.kernels.head_norm import norm_heads, norms_by_kernel
@@ -79,7 +80,7 @@ class ParallelAttention:
             tables = image_rotary_emb and order_tables(*image_rotary_emb)
             out = _attend(attn.norm_q(query), attn.norm_k(key), value, tables)
         # What mlp_act_fn does, without its slices: their gradients would be padded and added.
-        gated = attn.mlp_act_fn.gate_fn(gates[0]) * gates[1] if learns else attn.mlp_act_fn(gates[0])
+        gated = write(attn.mlp_act_fn.gate_fn(gates[0]) * gates[1]) if learns else attn.mlp_act_fn(gates[0])
         return attn.to_out(torch.cat([out, gated], dim=-1))
 
 
