@@ -15,7 +15,7 @@ import torch
 from torch.nn import functional
 
 from pipelines.families.flux2.tokens import order_tables
-from pipelines.families.flux2.written import write
+from pipelines.families.flux2.written import write, writes_all
 from pipelines.runtime.bridge.environment import call_jax, find_attention_axes
 from pipelines.runtime.kernels.attention_axes import AttentionAxes
 from pipelines.runtime.kernels.head_norm import norm_heads, norms_by_kernel
@@ -55,7 +55,12 @@ class JointAttention:
 
 @dataclass(frozen=True, kw_only=True)
 class ParallelAttention:
-    """Attention of a single-stream block, whose feed-forward shares its projections with the attention."""
+    """Attention of a single-stream block, whose feed-forward shares its projections with the attention.
+
+    Where a gradient is wanted, what its gates make is written if it `writes_gates` (written.py).
+    """
+
+    writes_gates: bool = False
 
     def __call__(
         self,
@@ -80,7 +85,8 @@ class ParallelAttention:
             tables = image_rotary_emb and order_tables(*image_rotary_emb)
             out = _attend(attn.norm_q(query), attn.norm_k(key), value, tables)
         # What mlp_act_fn does, without its slices: their gradients would be padded and added.
-        gated = write(attn.mlp_act_fn.gate_fn(gates[0]) * gates[1]) if learns else attn.mlp_act_fn(gates[0])
+        gated = attn.mlp_act_fn.gate_fn(gates[0]) * gates[1] if learns else attn.mlp_act_fn(gates[0])
+        gated = write(gated) if self.writes_gates else gated
         return attn.to_out(torch.cat([out, gated], dim=-1))
 
 
@@ -89,7 +95,7 @@ def set_processors(transformer: Any) -> None:
     for block in transformer.transformer_blocks:
         block.attn.set_processor(JointAttention())
     for block in transformer.single_transformer_blocks:
-        block.attn.set_processor(ParallelAttention())
+        block.attn.set_processor(ParallelAttention(writes_gates=writes_all(transformer)))
 
 
 def _split(x: torch.Tensor, sizes: list[int]) -> list[torch.Tensor]:

@@ -2,8 +2,8 @@
 
 A block's norm, shifted and scaled, goes into the products of queries, keys, values and gates, and what these gates make
 into the product behind them. XLA takes it into each of them and computes it again for each of their tiles: klein's
-largest take 403 and 744 us on v6e so, and 316 and 328 from memory. The norms of dev's single-stream layers are left to
-it: a v6e-8 has 80 MB too little room (plan/TRIED.md).
+largest take 403 and 744 us on v6e so, and 316 and 328 from memory. Of dev's layers the gates, and single-stream layers'
+norms, are left to it: a v6e-8 has too little room (plan/TRIED.md).
 """
 
 from typing import Any
@@ -28,13 +28,18 @@ def write_once(transformer: Any) -> None:
 
     A single-stream layer's gates are its processor's (attention.py).
     """
-    is_wide = transformer.inner_dim > _MOST_FEATURES
-    kinds = Flux2Attention, Flux2FeedForward, *(() if is_wide else (Flux2ParallelSelfAttention,))
+    has_room = writes_all(transformer)
+    kinds = Flux2Attention, Flux2FeedForward, *((Flux2ParallelSelfAttention,) if has_room else ())
     for module in transformer.modules():
         if isinstance(module, kinds):
             module.register_forward_pre_hook(_write_inputs, with_kwargs=True)
-        if isinstance(module, Flux2SwiGLU):
+        if isinstance(module, Flux2SwiGLU) and has_room:
             module.register_forward_hook(lambda _module, _args, output: write(output))
+
+
+def writes_all(transformer: Any) -> bool:
+    """Tells whether there is room to write what goes into single-stream layers, and what gates make."""
+    return transformer.inner_dim <= _MOST_FEATURES
 
 
 def write(x: torch.Tensor) -> torch.Tensor:
