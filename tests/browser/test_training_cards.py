@@ -333,9 +333,15 @@ def test_an_answer_on_its_way_brings_no_deleted_training_back(open_page: OpenPag
     page.wait_for_function("async (id) => (await (await fetch(`api/v1/jobs/${id}`)).json()).finished_at", arg=job_id)
     held: list[Any] = []
     url = f"**/api/v1/trainings/{job_id}"
-    page.route(
-        url, lambda route: held.append((route, route.fetch())) if route.request.method == "GET" else route.continue_()
-    )
+
+    def hold(route: Any) -> None:
+        """Keeps what the training was like before; it may be asked for again until the page hears that it is gone."""
+        if route.request.method == "GET":
+            held.append((route, held[0][1] if held else route.fetch()))
+        else:
+            route.continue_()
+
+    page.route(url, hold)
     open_train(page)
     expect(card_of(page, job_id)).to_be_visible()
     while not held:
