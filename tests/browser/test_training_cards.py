@@ -155,6 +155,7 @@ def test_pause_and_go_on_keep_the_focus_of_the_keyboard(open_page: OpenPage) -> 
     expect(card).to_have_attribute("data-state", "running")
     for label, state in (("Pause", "paused"), ("Go on", "running"), ("Pause", "paused")):
         expect(button).to_have_accessible_name(f"{label}: keys")
+        expect(button).to_have_attribute("aria-disabled", "false")  # until what was pressed before is answered
         button.focus()
         page.keyboard.press("Enter")
         expect(card).to_have_attribute("data-state", state)
