@@ -62,6 +62,12 @@ def read(page: Any, path: str) -> Any:
     return page.evaluate("async (path) => (await fetch(`api/v1/${path}`)).json()", path)
 
 
+def wait_for_job(page: Any, job_id: str, field: str) -> None:
+    """Waits until the server has something in this field of a job; wait_for_function does not wait for promises."""
+    while not read(page, f"jobs/{job_id}")[field]:
+        page.wait_for_timeout(20)
+
+
 def call(page: Any, method: str, path: str) -> int:
     return page.evaluate("async ([method, path]) => (await fetch(`api/v1/${path}`, { method })).status", [method, path])
 
@@ -229,7 +235,7 @@ def test_a_training_without_a_sample_has_no_torn_picture_and_is_called_by_its_na
     running, waiting = (ask(page, name, steps=LONG, sample_prompts=["A zorb"]) for name in names)
     item = page.locator(f'.lu-queue-item[data-job="{running}"]')
     expect(item).to_have_attribute("data-state", "running")
-    page.wait_for_function("async (id) => (await (await fetch(`api/v1/jobs/${id}`)).json()).step > 0", arg=running)
+    wait_for_job(page, running, "step")
     page.reload()  # a 404 would end this test
     expect(item.get_by_role("button", name="Training before", exact=True)).to_be_visible()
     expect(item.get_by_role("button", name="Cancel: Training before")).to_be_visible()
@@ -331,7 +337,7 @@ def test_an_answer_on_its_way_brings_no_deleted_training_back(open_page: OpenPag
     page = open_page()
     job_id = ask(page, "ghost", steps=LONG)
     call(page, "DELETE", f"jobs/{job_id}")
-    page.wait_for_function("async (id) => (await (await fetch(`api/v1/jobs/${id}`)).json()).finished_at", arg=job_id)
+    wait_for_job(page, job_id, "finished_at")
     held: list[Any] = []
     url = f"**/api/v1/trainings/{job_id}"
 

@@ -55,12 +55,7 @@ class JointAttention:
 
 @dataclass(frozen=True, kw_only=True)
 class ParallelAttention:
-    """Attention of a single-stream block, whose feed-forward shares its projections with the attention.
-
-    Where a gradient is wanted, what its gates make is written if it `writes_gates` (written.py).
-    """
-
-    writes_gates: bool = False
+    """Attention of a single-stream block, whose feed-forward shares its projections with the attention."""
 
     def __call__(
         self,
@@ -86,7 +81,7 @@ class ParallelAttention:
             out = _attend(attn.norm_q(query), attn.norm_k(key), value, tables)
         # What mlp_act_fn does, without its slices: their gradients would be padded and added.
         gated = attn.mlp_act_fn.gate_fn(gates[0]) * gates[1] if learns else attn.mlp_act_fn(gates[0])
-        gated = write(gated) if self.writes_gates else gated
+        gated = write(gated) if writes_all(attn) else gated
         return attn.to_out(torch.cat([out, gated], dim=-1))
 
 
@@ -95,7 +90,7 @@ def set_processors(transformer: Any) -> None:
     for block in transformer.transformer_blocks:
         block.attn.set_processor(JointAttention())
     for block in transformer.single_transformer_blocks:
-        block.attn.set_processor(ParallelAttention(writes_gates=writes_all(transformer)))
+        block.attn.set_processor(ParallelAttention())
 
 
 def _split(x: torch.Tensor, sizes: list[int]) -> list[torch.Tensor]:

@@ -37,9 +37,12 @@ def write_once(transformer: Any) -> None:
             module.register_forward_hook(lambda _module, _args, output: write(output))
 
 
-def writes_all(transformer: Any) -> bool:
-    """Tells whether there is room to write what goes into single-stream layers, and what gates make."""
-    return transformer.inner_dim <= _MOST_FEATURES
+def writes_all(module: Any) -> bool:
+    """Tells whether there is room to write what goes into single-stream layers, and what gates make.
+
+    The module is a transformer, or one of its attentions.
+    """
+    return module.inner_dim <= _MOST_FEATURES
 
 
 def write(x: torch.Tensor) -> torch.Tensor:

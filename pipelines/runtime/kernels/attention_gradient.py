@@ -19,7 +19,7 @@ from pipelines.runtime.kernels.flash_gradient import differentiate
 
 KEPT = "attention"
 KEPT_OF_FEW = "attention to few keys"
-FEW_KEYS = 1024  # as a text's: to compute them again takes less than to compute their queries again, a product
+"""The name where keys are so few, as a text's, that attention takes fewer products than one of its linear layers."""
 
 
 def attend_with_gradient(
@@ -43,7 +43,9 @@ def attend_with_gradient(
     # Heads that fill a vector side by side stay so: XLA drops these transpositions against those before and after.
     # Others come first, as heads.py takes them apart, each as a row of its own, filled up to whole vectors with zeros.
     is_apart = width >= LANES or LANES % width != 0
-    attend = _attend(heads=1 if is_apart else heads, scale=scale, vmem_bytes=vmem_bytes, interpret=interpret)
+    # Of a token: 4 x keys x features for attention, 2 x features x features for a linear layer.
+    name = KEPT_OF_FEW if 2 * key_BHLD.shape[2] <= heads * width else KEPT
+    attend = _attend(name, heads=1 if is_apart else heads, scale=scale, vmem_bytes=vmem_bytes, interpret=interpret)
 
     def run(query: jax.Array, key: jax.Array, value: jax.Array, *lengths: jax.Array) -> jax.Array:
         if is_apart:
@@ -58,8 +60,11 @@ def attend_with_gradient(
     return jax.shard_map(run, mesh=mesh, in_specs=(spec,) * len(arrays), out_specs=spec, check_vma=False)(*arrays)
 
 
-def _attend(**options: Any) -> Callable[..., jax.Array]:
-    """Builds an attention of (batch, length, heads * width) arrays and, perhaps, the rows' own lengths."""
+def _attend(name: str, **options: Any) -> Callable[..., jax.Array]:
+    """Builds an attention of (batch, length, heads * width) arrays and, perhaps, the rows' own lengths.
+
+    What it keeps for its gradient carries this name.
+    """
 
     @jax.custom_vjp
     def attend(*arrays: jax.Array) -> jax.Array:
@@ -68,7 +73,7 @@ def _attend(**options: Any) -> Callable[..., jax.Array]:
     def run(*arrays: jax.Array) -> tuple[jax.Array, tuple[jax.Array, ...]]:
         query, key, value, *lengths = arrays
         found = flash_attention(query, key, value, key_lengths_B=_take(lengths), tells_sums=True, **options)
-        out, sums = (checkpoint_name(x, KEPT if key.shape[1] > FEW_KEYS else KEPT_OF_FEW) for x in found)
+        out, sums = (checkpoint_name(x, name) for x in found)
         return out, (*arrays, out, sums)
 
     def run_back(kept: tuple[jax.Array, ...], gradient: jax.Array) -> tuple[jax.Array | None, ...]:

@@ -144,8 +144,8 @@ def _refuse_others(file: LoraFile, model: Model, layers: Collection[str], strang
     Those of text encoders do not count where there are others: many models read prompts by encoders that learn nothing,
     and diffusers leaves such layers out, too.
     """
-    judged = [layer for layer in layers if not is_of_text(layer)] or layers
-    strange = [layer for layer in strangers if layer in {*judged}]
+    judged = {layer for layer in layers if not is_of_text(layer)} or {*layers}
+    strange = [layer for layer in strangers if layer in judged]
     if len(strange) > len(judged) / 2:
         raise ModelError(
             say(

@@ -54,7 +54,7 @@ def test_a_machine_that_is_not_known_has_no_seconds_of_today(tmp_path: Path) -> 
 
 
 def test_the_seconds_that_ship_are_of_today() -> None:
-    """Those of an earlier version would be left out, and the page of trainings say that nobody has compiled them."""
+    """Plans of an earlier version would be left out, and the page of trainings would say that there are none."""
     assert len(list_answers(SHIPPED)) == len(read_lines(SHIPPED)) > 10
 
 

@@ -256,7 +256,7 @@ def test_what_cannot_be_used_is_refused_with_the_reason(
 def test_a_file_of_more_layers_for_text_encoders_than_for_the_denoiser_is_used_for_what_the_model_has(
     read: Read, text: str
 ) -> None:
-    """As diffusers does for models whose text encoders it does not change."""
+    """The text encoders of these models learn nothing, so that diffusers leaves such layers out as well."""
     of_text = {f"{text.format(number)}.lora_{half}.weight": value
                for number in range(3) for half, value in (("A", DOWN), ("B", UP))}  # fmt: skip
     reading = read(PAIR | of_text)

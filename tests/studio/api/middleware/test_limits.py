@@ -10,6 +10,7 @@ from fastapi.testclient import TestClient
 
 from studio.api.middleware import limits
 from studio.api.middleware.limits import MAX_BYTES, MAX_FILE_BYTES
+from tests.studio.scopes import make_scope
 
 
 def test_a_body_that_says_it_is_too_long_is_not_read(client: TestClient) -> None:
@@ -249,21 +250,8 @@ def test_a_client_that_leaves_while_it_sends_is_no_mistake_of_ours(
             pass
 
         kind = b"multipart/form-data; boundary=x" if "images" in path else b"image/png"
-        headers = [(b"content-length", b"900000"), (b"content-type", kind), (b"host", b"testserver")]
-        scope = {
-            "type": "http",
-            "path": path,
-            "raw_path": path.encode(),
-            "method": "POST",
-            "headers": headers,
-            "query_string": b"",
-            "client": ("1.2.3.4", 5),
-            "server": ("testserver", 80),
-            "scheme": "http",
-            "root_path": "",
-            "http_version": "1.1",
-        }
-        await client.app(scope, receive, send)
+        headers = [(b"content-length", b"900000"), (b"content-type", kind)]
+        await client.app(make_scope(path, headers), receive, send)
 
     asyncio.run(run())
     assert "Traceback" not in caplog.text

@@ -31,6 +31,7 @@ from studio.settings import Settings
 from studio.worker.learning import Learnt, Lesson
 from studio.worker.loop import Worker
 from tests.conftest import wait_for
+from tests.studio.scopes import make_scope
 
 URL = "/api/v1/clips"
 Film = Callable[..., bytes]
@@ -191,22 +192,6 @@ def test_a_server_that_stops_does_not_wait_for_a_clip(
     wait_for("its thread to end", lambda: not [*settings.uploads_dir.iterdir()], timeout_s=30.0)
 
 
-def _scope_of(content: bytes) -> dict[str, Any]:
-    return {
-        "type": "http",
-        "path": URL,
-        "raw_path": URL.encode(),
-        "method": "POST",
-        "headers": [(b"content-length", str(len(content)).encode()), (b"host", b"testserver")],
-        "query_string": b"",
-        "client": ("1.2.3.4", 5),
-        "server": ("testserver", 80),
-        "scheme": "http",
-        "root_path": "",
-        "http_version": "1.1",
-    }
-
-
 @pytest.mark.usefixtures("slow_ffmpeg")
 def test_of_a_clip_whose_sender_leaves_nothing_is_kept_and_the_next_one_is_read(
     client: TestClient,
@@ -232,7 +217,7 @@ def test_of_a_clip_whose_sender_leaves_nothing_is_kept_and_the_next_one_is_read(
         async def send(_message: dict[str, Any]) -> None:
             pass
 
-        await client.app(_scope_of(content), receive, send)
+        await client.app(make_scope(URL, [(b"content-length", str(len(content)).encode())]), receive, send)
 
     bringing = client.portal.start_task_soon(bring_it)
     wait_for("the clip to be written anew", lambda: [*settings.uploads_dir.glob("*.plain.part")])
