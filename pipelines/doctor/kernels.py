@@ -33,6 +33,7 @@ from pipelines.runtime.kernels.taps import TAPS, block_taps
 from pipelines.runtime.kernels.ulysses import NormAndRotary, gather_features, gather_tokens
 from pipelines.runtime.kernels.upsample import double_pixels
 from pipelines.runtime.kernels.upsample_gradient import add_up_pixels
+from pipelines.runtime.programs.compiler_options import hand_over
 
 Arrays = Sequence[Any]
 MOST_OF_BF16 = 2e-2
@@ -307,6 +308,28 @@ def _check_convolution(place: Place) -> tuple[Arrays, Arrays]:
     return _compare_convolutions(place, spec=P(None, None, None, "all"), mesh=place.mesh, height=4 * len(place.devices))
 
 
+def _check_sparse_cores(place: Place) -> tuple[Arrays, Arrays]:
+    """Weights of two layers gathered one by one, and their gradients scattered, as a training of all weights does."""
+    count, width = len(place.devices), 32 * len(place.devices)
+    whole, split, rows = (NamedSharding(place.mesh, spec) for spec in (P(), P(None, "all"), P("all")))
+    weights, x, counted = draw(1, 2, width, width, scale=0.1), draw(2, count, 16, width), draw(3, count, 16, width)
+
+    def total(weights: Any, x: Any, counted: Any, gather: Callable[[Any], Any] = lambda weight: weight) -> Any:
+        out, _ = jax.lax.scan(lambda x, weight: (jnp.tanh(x @ gather(weight)), None), x, weights)
+        return (out.astype(_FP32) * counted.astype(_FP32)).sum()
+
+    gather = functools.partial(jax.lax.with_sharding_constraint, shardings=whole)
+    run = jit(
+        jax.grad(functools.partial(total, gather=gather)),
+        in_shardings=(split, rows, rows),
+        out_shardings=split,
+        compiler_options=hand_over(place.devices[0].device_kind),
+    )
+    with jax.default_matmul_precision("highest"):
+        expected = jit(jax.grad(total))(*(one.astype(_FP32) for one in (weights, x, counted)))
+    return [run(weights, x, counted)], [expected]
+
+
 def _check_upsample(place: Place) -> tuple[Arrays, Arrays]:
     """Every pixel four times, and added up again, to the bit."""
     x = draw(1, 2, 6, 9, 130)
@@ -368,6 +391,7 @@ CHECKS = (
     Check(name="ulysses", compute=_check_ulysses, most=MOST_OF_BF16, off=("ulysses",)),
     Check(name="head_norm", compute=_check_head_norm, most=MOST_OF_BF16, off=("head_norm",)),
     Check(name="low_rank", compute=_check_low_rank, most=MOST_OF_BF16, off=("low_rank",)),
+    Check(name="sparse_cores", compute=_check_sparse_cores, most=MOST_OF_BF16, off=("sparse_cores",)),
     Check(name="attention", compute=_check_attention, most=MOST_OF_BF16, off=("flash", "ulysses")),
     Check(name="flash_gradient", compute=_check_flash_gradient, most=MOST_OF_BF16, off=("flash_gradient",)),
     Check(

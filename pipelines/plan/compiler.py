@@ -76,7 +76,7 @@ class Compiler:
             self._keep(key, *found)
         answer, text = found
         chip = self._topology.chip
-        found_estimate = estimate(Module(text), chip, reuses=reuses) if chip and text else None
+        found_estimate = estimate(Module(text), chip, reuses=reuses, learns=program.learns) if chip and text else None
         return Verdict(program=key, answer=answer, text=text, estimate=found_estimate)
 
     def name(self, program: Program, lowered: Any) -> str:

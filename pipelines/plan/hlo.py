@@ -7,7 +7,7 @@ estimate.py puts these together.
 
 import math
 import re
-from collections.abc import Iterator, Sequence
+from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import dataclass, replace
 
 from pipelines.messages import english
@@ -35,6 +35,11 @@ _CYCLES = re.compile(r'"estimated_cycles":"?(\d+)')
 _UNKNOWN = 2**63 - 1  # cycles of copies that TPU7x leaves to a SparseCore
 _OP_NAME = re.compile(r'op_name="([^"]*)"')
 _FLOPS = re.compile(r'"cost_estimate":\{"flops":"?(\d+)')
+_OWN = re.compile(
+    r'"output_tuple_original_start":"(\d+)","output_tuple_original_end":"(\d+)",'
+    r'"operand_original_start":"(\d+)","operand_original_end":"(\d+)"'
+)
+_PLACED_ARRAY = re.compile(r"\b[a-z]+\d*\w*\[[\d,]*\](?:\{[^}]*\})?")
 _PALLAS_BYTES = re.compile(r'"cost_estimate":\{[^}]*"bytes_accessed":"?(\d+)')
 
 
@@ -224,6 +229,25 @@ def _count_bits(kind: str) -> int:
         return _BITS[kind]
     digits = re.match(r"[a-z]+(\d+)", kind)  # bf16, s8, f8e4m3fn
     return int(digits[1]) if digits else 0
+
+
+def count_own_bytes(one: Instruction, shapes: Mapping[str, str]) -> int:
+    """Returns how many bytes a fusion at least moves to and from HBM beside the step of a collective in it.
+
+    `shapes` are those of its operands. 0 for an instruction with no such step. Of an array with three axes or more only
+    one of the first is counted: a loop reads and writes one layer of what lies there for all.
+    """
+    if (found := _OWN.search(one.attributes)) is None:
+        return 0
+    first_out, last_out, first_in, last_in = map(int, found.groups())
+    given = _PLACED_ARRAY.findall(re.sub(r"/\*.*?\*/", "", one.shape))[first_out : last_out + 1]
+    taken = [shapes.get(name, "") for name in one.operands[first_in : last_in + 1]]
+    total = 0
+    for array in (*given, *(part for shape in taken for part in _PLACED_ARRAY.findall(shape))):
+        sizes = read_arrays(array)[0][1]
+        if "S(" not in array:  # another space than HBM
+            total += sum(read_bytes(array)) // (sizes[0] if len(sizes) > 2 else 1)
+    return total
 
 
 def count_moved_bytes(collective: Instruction) -> int:

@@ -29,6 +29,7 @@ INSTEAD = {
     "ulysses": say("XLA's own transpositions"),
     "head_norm": say("norms and rotary embeddings by XLA"),
     "low_rank": say("a LoRA's products by XLA"),
+    "sparse_cores": say("a training's gathers and scatters by the cores that multiply"),
     "conv3x3": say("XLA's convolutions"),
     "conv3x3_gradient": say("XLA's gradients of convolutions by their weights"),
     "upsample": say("XLA's repeats of rows and columns"),

@@ -132,7 +132,7 @@ class Program:
 
     `vmem_share` gives large matrix products more vector memory; `compact_vmem_bytes` shortens code that would be too
     long, `gathers_whole` keeps weights in one piece, and `joins_little` sums over devices apart (compiler_options.py).
-    One that `learns` has scans for a gradient (scan_buffers.py).
+    One that `learns` has scans for a gradient (scan_buffers.py); if it `exchanges` its model's weights, SparseCores do.
     """
 
     key: tuple[Any, ...]
@@ -145,6 +145,7 @@ class Program:
     gathers_whole: bool = False
     joins_little: bool = False
     learns: bool = False
+    exchanges: bool = False
 
     @property
     def options(self) -> dict[str, str]:
@@ -155,6 +156,7 @@ class Program:
             compact_vmem_bytes=self.compact_vmem_bytes,
             gathers_whole=self.gathers_whole,
             joins_little=self.joins_little,
+            exchanges=self.exchanges,
         )
 
     def describe(self, lowered: Any) -> str:

@@ -10,6 +10,7 @@ from typing import Any
 import jax
 
 from pipelines.runtime.kernels.flash import SMALL_VMEM_BYTES, VMEM_BYTES
+from pipelines.runtime.kernels.switches import is_on
 
 _COLLECTIVES = (
     "xla_enable_async_all_gather",
@@ -17,6 +18,14 @@ _COLLECTIVES = (
     "xla_tpu_enable_async_collective_fusion",
     "xla_tpu_enable_async_collective_fusion_fuse_all_gather",
 )
+# Split weights of a training are gathered layer by layer, and their gradients scattered. On these chips the core that
+# multiplies waits for the latter, unless the compiler is told to leave both to SparseCores, as TPU7x does unasked:
+# klein 4B with all weights on a v6e-8 takes 0.287 s a step so, in place of 0.319 (plan/TRIED.md).
+_BY_SPARSE_CORES = (
+    "xla_tpu_enable_sparse_core_collective_offload_all_gather",
+    "xla_tpu_enable_sparse_core_collective_offload_reduce_scatter",
+)
+_HAND_OVER_ON = ("TPU v5", "TPU v5p", "TPU v6 lite", "TPU v6e")
 _USUAL_VMEM_BYTES = 16 * 2**20
 # TPU7x's compiler multiplies by a weight in as many pieces as it is split into, each as it comes from another device,
 # unless that is worth less than so many MiB. By it Wan 2.2 A14B at 1280x720x81 on a v7x-8 takes 3.42 s a step so, and
@@ -35,6 +44,7 @@ def choose_options(
     compact_vmem_bytes: int | None = None,
     gathers_whole: bool = False,
     joins_little: bool = False,
+    exchanges: bool = False,
 ) -> dict[str, str]:
     """Compiler options of a program with these arguments; none unless they lie on TPUs.
 
@@ -42,7 +52,7 @@ def choose_options(
     anyway. Products of large matrices gain by it, convolutions only compile longer. XLA unrolls all of a tile, so with
     `compact_vmem_bytes`, less than usual, code is much shorter and a little slower. With `gathers_whole` weights are
     gathered before they are multiplied by, and not piece by piece meanwhile. With `joins_little` sums over devices are
-    joined as far as that compiles fast.
+    joined as far as that compiles fast. A training that `exchanges` its weights leaves that to SparseCores.
     """
     shardings = (getattr(one, "sharding", None) for one in jax.tree.leaves(arguments))
     device = next((next(iter(one.device_set)) for one in shardings if one is not None), None)
@@ -53,10 +63,17 @@ def choose_options(
         options |= _WHOLE
     if joins_little:
         options |= _SMALL_SUMS
+    if exchanges and is_on("sparse_cores"):
+        options |= hand_over(device.device_kind)
     vmem_bytes = _count_vmem_bytes(device.device_kind, vmem_share=vmem_share, compact_vmem_bytes=compact_vmem_bytes)
     if vmem_bytes != _USUAL_VMEM_BYTES:
         options["xla_tpu_scoped_vmem_limit_kib"] = str(vmem_bytes // 1024)
     return options
+
+
+def hand_over(device_kind: str) -> dict[str, str]:
+    """Options that leave gathering and scattering to a chip's SparseCores; none where it has none or needs no word."""
+    return dict.fromkeys(_BY_SPARSE_CORES if device_kind in _HAND_OVER_ON else (), "true")
 
 
 def _count_vmem_bytes(device_kind: str, *, vmem_share: float, compact_vmem_bytes: int | None) -> int:

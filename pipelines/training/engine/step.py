@@ -199,7 +199,13 @@ def build_program(
         compact_vmem_bytes=plan.learner.compact_vmem_bytes,
         joins_little=not plan.module.has_scans,  # as many gradients as there are weights
         learns=True,
+        exchanges=_is_split(state.trained | dict(frozen)),
     )
+
+
+def _is_split(weights: Mapping[str, Any]) -> bool:
+    """Tells whether devices hold parts of a model's own weights; a LoRA's, always split, are few to exchange."""
+    return any(not weight.sharding.is_fully_replicated for name, weight in weights.items() if not is_lora(name))
 
 
 @dataclass(frozen=True, kw_only=True)

@@ -73,7 +73,7 @@ def test_kernels_that_nobody_knows_are_refused_with_their_names(
 ) -> None:
     assert main(f"generate --model tiny --prompt x --kernels flush --data-dir {data_dir}".split()) == 2
     assert (
-        "flash, flash_gradient, ulysses, head_norm, low_rank, conv3x3, conv3x3_gradient, upsample, cudnn"
+        "flash, flash_gradient, ulysses, head_norm, low_rank, sparse_cores, conv3x3, conv3x3_gradient, upsample, cudnn"
         in capsys.readouterr().err
     )
 

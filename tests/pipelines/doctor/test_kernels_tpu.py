@@ -21,23 +21,25 @@ ON_TPU = [check for check in CHECKS if "tpu" in check.platforms]
 class OnlyCompiled:
     """A function that is compiled for a mesh's devices instead of run, and gives zeros."""
 
-    def __init__(self, function: Any, mesh: Mesh, texts: list[str]) -> None:
-        self.function, self.mesh, self.texts = function, mesh, texts
+    def __init__(self, function: Any, mesh: Mesh, texts: list[str], **options: Any) -> None:
+        self.function, self.mesh, self.texts, self.options = function, mesh, texts, options
 
     def __call__(self, *arguments: Any) -> Any:
-        """Whoever splits an array over the mesh does so in a shard_map; everything else lies on one device."""
-        for sharding in (SingleDeviceSharding(self.mesh.devices.flat[0]), NamedSharding(self.mesh, P())):
+        """Whoever splits an array says so, or does it in a shard_map; everything else lies on one device."""
+        places = (SingleDeviceSharding(self.mesh.devices.flat[0]), NamedSharding(self.mesh, P()))
+        for sharding in (None,) if "in_shardings" in self.options else places:
             shapes = jax.tree.map(functools.partial(_describe, sharding=sharding), arguments)
             try:
-                lowered = jax.jit(self.function).lower(*shapes)
+                lowered = jax.jit(self.function, **self.options).lower(*shapes)
             except ValueError:  # a shard_map over more devices than one
                 continue
-            self.texts.append(compile_for_tpu(lowered, self.mesh.devices.flat[0]))
+            asked = self.options.get("compiler_options")
+            self.texts.append(compile_for_tpu(lowered, self.mesh.devices.flat[0], asked))
             return jax.tree.map(lambda x: jnp.zeros(x.shape, x.dtype), lowered.out_info)
         raise AssertionError("neither one device nor all of them")
 
 
-def _describe(array: Any, sharding: Any) -> jax.ShapeDtypeStruct:
+def _describe(array: Any, sharding: Any | None) -> jax.ShapeDtypeStruct:
     return jax.ShapeDtypeStruct(array.shape, array.dtype, sharding=sharding)
 
 
@@ -50,7 +52,8 @@ def test_a_checks_programs_compile_for_tpu(check: Any, topology: str, monkeypatc
     devices = find_devices(TOPOLOGIES[topology])
     mesh, texts = Mesh(np.asarray(devices), ("all",)), list[str]()
     monkeypatch.setattr(kernels.jax, "device_put", lambda x, _where: x)
-    monkeypatch.setattr(kernels, "jit", lambda function: OnlyCompiled(function, mesh, texts))
+    monkeypatch.setattr(kernels, "jit", lambda function, **options: OnlyCompiled(function, mesh, texts, **options))
     check.compute(Place(devices=devices, interprets=False))
     has_kernel = any("tpu_custom_call" in text for text in texts)
-    assert has_kernel == (check.name not in ("rotary", "operators"))
+    assert has_kernel == (check.name not in ("rotary", "operators", "sparse_cores"))
+    assert any('execution_thread="sparsecore"' in text for text in texts) == (check.name == "sparse_cores")

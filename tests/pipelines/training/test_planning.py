@@ -235,4 +235,5 @@ def test_no_kernel_without_a_gradient_is_in_a_step_for_tpu(
         limit_bytes=V6E.hbm_bytes,
     )
     text = lower(step.program("layers")).as_text()
-    assert {*re.findall(r'kernel_name = "(\w+)"', text)} == {"flash_attention", "flash_gradient"} | own
+    names = {re.sub(r"_\d+x\d+x\d+$", "", name) for name in re.findall(r'kernel_name = "(\w+)"', text)}
+    assert names == {"flash_attention", "flash_gradient"} | own

@@ -116,7 +116,7 @@ def test_few_queries_and_short_texts_stay_plain(queries: int, keys: int) -> None
     ("length", "vmem_mib", "expected"),
     [
         (4608, 96, Part(tiles=Tiles(queries=1536, keys=4608, step=768), visits=1)),  # FLUX.2's
-        (14_040, 96, Part(tiles=Tiles(queries=1280, keys=8192, step=512), visits=2)),  # Wan's, of 33 frames
+        (14_040, 96, Part(tiles=Tiles(queries=2048, keys=8192, step=512), visits=2)),  # Wan's, of 33 frames
         (75_600, 48, Part(tiles=Tiles(queries=2048, keys=8192, step=512), visits=2)),  # parts of the keys
         (1024, 12, Part(tiles=Tiles(queries=1024, keys=1024, step=512), visits=1)),
     ],

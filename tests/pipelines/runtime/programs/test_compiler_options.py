@@ -6,6 +6,7 @@ import pytest
 from jax.sharding import SingleDeviceSharding
 
 from pipelines.plan.topologies import find_devices, find_topology
+from pipelines.runtime.kernels import switches
 from pipelines.runtime.programs.compiled import Program, lower
 from pipelines.runtime.programs.compiler_options import choose_options
 
@@ -45,6 +46,21 @@ def test_weights_stay_in_one_piece_where_the_compiler_would_take_them_apart() ->
     assert windowed not in choose_options((new,)) and windowed not in choose_options((old,), gathers_whole=True)
     program = Program(key=("double",), function=lambda x: 2 * x, arguments=(new,), gathers_whole=True)
     assert "HloModule" in lower(program).compile().as_text()
+
+
+@pytest.mark.tpu_aot
+@pytest.mark.parametrize(("topology", "told"), [("v6e-8", 2), ("v5p-8", 2), ("v7x-8", 0), ("v5e-8", 0)])
+def test_exchanges_of_weights_are_left_to_sparse_cores_where_the_compiler_has_to_be_told(
+    topology: str, told: int, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    argument = draw_argument(find_devices(find_topology(topology))[0])
+
+    def count(**asked: bool) -> int:
+        return sum("sparse_core" in name for name in choose_options((argument,), **asked))  # type: ignore[arg-type]
+
+    assert count(exchanges=True) == told and count() == 0
+    monkeypatch.setattr(switches._switches, "off", frozenset({"sparse_cores"}))
+    assert count(exchanges=True) == 0
 
 
 @pytest.mark.tpu_aot
