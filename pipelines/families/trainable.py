@@ -58,10 +58,17 @@ class Learner(Protocol):
     """What diffusers' names in a LoRA file begin with; of both experts the same."""
     vmem_share: float
     """The share of vector memory that a TPU gives the step's products (compiler_options.py); 0 for the usual."""
+    vmem_share_of_all: float
+    """The same where all weights learn."""
+    remat_of_all: str
+    """What `auto` begins with where all weights learn: the quickest, in place of what keeps most (plan/TRIED.md)."""
     compact_vmem_bytes: int | None
     """A limit of it that keeps the step's code short, or None."""
     gathers_adapters: bool
     """Whether a LoRA's weights are gathered before its layers run, and not layer by layer (plan/TRIED.md)."""
+    gathers_apart: bool
+    """Whether SparseCores gather a LoRA's base where it is split, as they always do weights that learn; without them it
+    is gathered within products, most cheaply within a LoRA's small ones (plan/TRIED.md)."""
     sums_apart: bool
     """Whether what goes back into a layer norm is summed up apart from the product that made it (kernels/norms.py)."""
 
@@ -163,8 +170,11 @@ class FlowLearner:
     size_multiple = 32
     prefix = "transformer"
     vmem_share = 0.0
+    vmem_share_of_all = 0.0
+    remat_of_all = "layers"
     compact_vmem_bytes: int | None = None
     gathers_adapters = False
+    gathers_apart = False
     sums_apart = False
 
     def list_denoisers(self, folder: Path, scheduler_config: Mapping[str, Any]) -> tuple[Denoiser, ...]:  # noqa: ARG002

@@ -53,6 +53,9 @@ _BASES = {
 class Flux2Learner(FlowLearner):
     """See `trainable.Learner`."""
 
+    vmem_share_of_all = 0.375
+    remat_of_all = "attention"
+
     def build_denoiser(self, folder: Path, component: str) -> Any:
         with parameters_on_meta():
             transformer = Flux2Transformer2DModel.from_config(read_json(folder / component / "config.json"))

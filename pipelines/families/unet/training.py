@@ -38,8 +38,11 @@ class UNetLearner:
     size_multiple = 64
     prefix = "unet"
     vmem_share = 0.0
+    vmem_share_of_all = 0.0
+    remat_of_all = "layers"
     compact_vmem_bytes = 12 * 2**20
     gathers_adapters = True
+    gathers_apart = False
     sums_apart = True
 
     def list_denoisers(self, folder: Path, scheduler_config: Mapping[str, Any]) -> tuple[Denoiser, ...]:  # noqa: ARG002

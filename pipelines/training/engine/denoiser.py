@@ -155,6 +155,7 @@ def plan_steps(
         learner=learner,
         optimizer=optimizer,
         mesh=mesh,
+        trains_all=built.config is None,
         dtype=choose_compute_dtype(settings, mesh),
         accumulate=settings.accumulate,
         ema=settings.ema,

@@ -106,6 +106,7 @@ class StepPlan:
     optimizer: Any
     mesh: Mesh
     dtype: Any
+    trains_all: bool = False
     accumulate: int = 1
     ema: float = 0.0
     seed: int = 0
@@ -195,16 +196,16 @@ def build_program(
             jax.tree.map(lambda leaf: leaf.sharding, state),
             Metrics._make([replicated] * len(Metrics._fields)),
         ),
-        vmem_share=plan.learner.vmem_share,
+        vmem_share=plan.learner.vmem_share_of_all if plan.trains_all else plan.learner.vmem_share,
         compact_vmem_bytes=plan.learner.compact_vmem_bytes,
         joins_little=not plan.module.has_scans,  # as many gradients as there are weights
         learns=True,
-        exchanges=_is_split(state.trained | dict(frozen)),
+        exchanges=_is_split(state.trained) or (plan.learner.gathers_apart and _is_split(frozen)),
     )
 
 
 def _is_split(weights: Mapping[str, Any]) -> bool:
-    """Tells whether devices hold parts of a model's own weights; a LoRA's, always split, are few to exchange."""
+    """Tells whether each device holds a part of a model's own weights; a LoRA's, always split, are few to exchange."""
     return any(not weight.sharding.is_fully_replicated for name, weight in weights.items() if not is_lora(name))
 
 
@@ -232,7 +233,9 @@ def list_remats(asked: str, plan: StepPlan) -> tuple[str, ...]:
         return (asked,)
     if plan.mesh.devices.flat[0].platform == "cpu":
         return ("none",)
-    return REMATS_BY_SIZE if plan.module.has_scans else ("none", *REMATS_BY_SIZE)
+    if not plan.module.has_scans:
+        return ("none", *REMATS_BY_SIZE)
+    return REMATS_BY_SIZE[REMATS_BY_SIZE.index(plan.learner.remat_of_all) if plan.trains_all else 0 :]
 
 
 def list_ways(asked: str, plan: StepPlan, *, batch_size: int, is_strict: bool = False) -> tuple[Way, ...]:
