@@ -50,9 +50,7 @@ _SLACK = 17 / 16  # of vector memory, beside what is counted
 # a tile of queries, as long as so many keys take, and 1840 for all keys of a head, as long as so many queries.
 _ROW_KEYS = 270
 _FINISH_QUERIES = 100
-_TURN_QUERIES = (
-    200  # a turn of the loop takes, besides, what so many queries would: 2201 cycles for 1024, 4021 for 2048
-)
+_TURN_QUERIES = 200  # as many take what a turn of the loop does besides: 2201 cycles for 1024, 4021 for 2048
 
 
 @dataclass(frozen=True, kw_only=True)
