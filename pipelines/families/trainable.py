@@ -66,9 +66,11 @@ class Learner(Protocol):
     """A limit of it that keeps the step's code short, or None."""
     gathers_adapters: bool
     """Whether a LoRA's weights are gathered before its layers run, and not layer by layer (plan/TRIED.md)."""
-    gathers_apart: bool
-    """Whether SparseCores gather a LoRA's base where it is split, as they always do weights that learn; without them it
-    is gathered within products, most cheaply within a LoRA's small ones (plan/TRIED.md)."""
+    exchanged_apart: Collection[str]
+    """The kinds of trainings, `lora` or `full`, whose split weights SparseCores gather, and scatter the gradients of.
+
+    Without them weights are gathered within products, best within a LoRA's small ones (plan/TRIED.md).
+    """
     sums_apart: bool
     """Whether what goes back into a layer norm is summed up apart from the product that made it (kernels/norms.py)."""
 
@@ -174,7 +176,7 @@ class FlowLearner:
     remat_of_all = "layers"
     compact_vmem_bytes: int | None = None
     gathers_adapters = False
-    gathers_apart = False
+    exchanged_apart: Collection[str] = ("full",)
     sums_apart = False
 
     def list_denoisers(self, folder: Path, scheduler_config: Mapping[str, Any]) -> tuple[Denoiser, ...]:  # noqa: ARG002

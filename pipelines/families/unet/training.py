@@ -42,7 +42,7 @@ class UNetLearner:
     remat_of_all = "layers"
     compact_vmem_bytes = 12 * 2**20
     gathers_adapters = True
-    gathers_apart = False
+    exchanged_apart = ("full",)
     sums_apart = True
 
     def list_denoisers(self, folder: Path, scheduler_config: Mapping[str, Any]) -> tuple[Denoiser, ...]:  # noqa: ARG002

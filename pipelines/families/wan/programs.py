@@ -29,6 +29,7 @@ from pipelines.runtime.bridge.modules import LayerPlacement
 from pipelines.runtime.devices.mesh import turn_to_tokens
 from pipelines.runtime.devices.sharding import batch_class, split_pictures
 from pipelines.runtime.kernels.attention_axes import AttentionAxes
+from pipelines.runtime.kernels.flash import CHIPS_OF_LARGE_UNITS
 from pipelines.runtime.programs.compiled import Program
 from pipelines.runtime.sampling.schedules import COLUMNS, MAX_STEPS
 from pipelines.runtime.sampling.solver import State
@@ -245,7 +246,7 @@ def _choose_decoder_vmem(parts: Parts) -> int:
 
     It is lower for v4 and v5, whose smaller matrix units need more instructions.
     """
-    has_large_units = parts.mesh.devices.flat[0].device_kind in ("TPU v6 lite", "TPU v6e", "TPU7x")
+    has_large_units = parts.mesh.devices.flat[0].device_kind in CHIPS_OF_LARGE_UNITS
     return (12 if has_large_units else 6) * 2**20
 
 

@@ -47,7 +47,7 @@ class WanLearner(FlowLearner):
     size_multiple = 16
     vmem_share = 0.5  # 14B's step takes an eighth less than with the usual one (plan/TRIED.md)
     vmem_share_of_all = 0.5
-    gathers_apart = True  # a kernel makes the small products
+    exchanged_apart = ("lora",)  # whose small products a kernel makes
 
     def list_denoisers(self, folder: Path, scheduler_config: Mapping[str, Any]) -> tuple[Denoiser, ...]:  # noqa: ARG002
         boundary = read_json(folder / "model_index.json").get("boundary_ratio")

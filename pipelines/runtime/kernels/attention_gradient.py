@@ -14,7 +14,7 @@ from jax.ad_checkpoint import checkpoint_name
 from jax.sharding import PartitionSpec as P
 
 from pipelines.runtime.devices.sharding import count_parts
-from pipelines.runtime.kernels.flash import LANES, find_vmem_bytes, flash_attention
+from pipelines.runtime.kernels.flash import CHIPS_OF_LARGE_UNITS, LANES, find_vmem_bytes, flash_attention
 from pipelines.runtime.kernels.flash_gradient import differentiate
 
 KEPT = "attention"
@@ -39,13 +39,14 @@ def attend_with_gradient(
     """
     batch, heads, _, width = query_BHLD.shape
     spec = P(rows) if rows is not None and batch % count_parts(mesh, rows) == 0 else P()
-    vmem_bytes = find_vmem_bytes(mesh.devices.flat[0].device_kind)
+    device_kind = mesh.devices.flat[0].device_kind
+    chip: Any = {"vmem_bytes": find_vmem_bytes(device_kind), "has_large_units": device_kind in CHIPS_OF_LARGE_UNITS}
     # Heads that fill a vector side by side stay so: XLA drops these transpositions against those before and after.
     # Others come first, as heads.py takes them apart, each as a row of its own, filled up to whole vectors with zeros.
     is_apart = width >= LANES or LANES % width != 0
     # Of a token: 4 x keys x features for attention, 2 x features x features for a linear layer.
     name = KEPT_OF_FEW if 2 * key_BHLD.shape[2] <= heads * width else KEPT
-    attend = _attend(name, heads=1 if is_apart else heads, scale=scale, vmem_bytes=vmem_bytes, interpret=interpret)
+    attend = _attend(name, heads=1 if is_apart else heads, scale=scale, interpret=interpret, **chip)
 
     def run(query: jax.Array, key: jax.Array, value: jax.Array, *lengths: jax.Array) -> jax.Array:
         if is_apart:
@@ -60,7 +61,7 @@ def attend_with_gradient(
     return jax.shard_map(run, mesh=mesh, in_specs=(spec,) * len(arrays), out_specs=spec, check_vma=False)(*arrays)
 
 
-def _attend(name: str, **options: Any) -> Callable[..., jax.Array]:
+def _attend(name: str, *, has_large_units: bool, **options: Any) -> Callable[..., jax.Array]:
     """Builds an attention of (batch, length, heads * width) arrays and, perhaps, the rows' own lengths.
 
     What it keeps for its gradient carries this name.
@@ -78,7 +79,8 @@ def _attend(name: str, **options: Any) -> Callable[..., jax.Array]:
 
     def run_back(kept: tuple[jax.Array, ...], gradient: jax.Array) -> tuple[jax.Array | None, ...]:
         query, key, value, *lengths, out, sums = kept
-        found = differentiate(query, key, value, out, sums, gradient, key_lengths_B=_take(lengths), **options)
+        how: Any = options | {"has_large_units": has_large_units}
+        found = differentiate(query, key, value, out, sums, gradient, key_lengths_B=_take(lengths), **how)
         return (*found, *(None for _ in lengths))
 
     attend.defvjp(run, run_back)

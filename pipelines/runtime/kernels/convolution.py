@@ -19,13 +19,10 @@ from pipelines.runtime.devices.sharding import count_parts
 from pipelines.runtime.kernels import operators
 from pipelines.runtime.kernels.attention_axes import AttentionAxes
 from pipelines.runtime.kernels.conv3x3 import Blocks, choose_blocks, convolve_taps
-from pipelines.runtime.kernels.flash import find_vmem_bytes
+from pipelines.runtime.kernels.flash import CHIPS_OF_LARGE_UNITS, find_vmem_bytes
 from pipelines.runtime.kernels.switches import is_on
 from pipelines.runtime.kernels.taps import BLOCKED_NDIM, LANES, TAPS, block_taps, restore_taps, unblock_taps
 from pipelines.runtime.kernels.upsample import double_pixels
-
-CHIPS_OF_LARGE_UNITS = ("TPU v6 lite", "TPU v6e", "TPU7x")
-"""Kinds of devices whose matrix units are 256 x 256."""
 
 
 def has_kernels(mesh: Mesh) -> bool:

@@ -45,6 +45,8 @@ VMEM_BYTES = {
     **dict.fromkeys(("TPU v5", "TPU v5p", "TPU7x"), 64 * 2**20),
     **dict.fromkeys(("TPU v5 lite", "TPU v5e", "TPU v6 lite", "TPU v6e"), 128 * 2**20),
 }
+CHIPS_OF_LARGE_UNITS = ("TPU v6 lite", "TPU v6e", "TPU7x")
+"""Kinds of devices whose matrix units are 256 x 256."""
 SMALL_VMEM_BYTES = 16 * 2**20  # of v4, of those before it and of what is not known
 USABLE = 0.75  # the rest is the compiler's
 SUBLANES = 8

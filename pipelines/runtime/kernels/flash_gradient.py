@@ -50,7 +50,9 @@ _SLACK = 17 / 16  # of vector memory, beside what is counted
 # a tile of queries, as long as so many keys take, and 1840 for all keys of a head, as long as so many queries.
 _ROW_KEYS = 270
 _FINISH_QUERIES = 100
-_TURN_QUERIES = 200  # as many take what a turn of the loop does besides: 2201 cycles for 1024, 4021 for 2048
+# By the same schedule a turn of the loop takes besides what so many queries would: 2201 cycles for 1024, 4021 for 2048.
+# On chips of smaller matrix units these decide, and how large a tile is does not count.
+_TURN_QUERIES = 200
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -65,12 +67,23 @@ class Part:
         return self.tiles.keys * self.visits
 
 
-def choose_part(query_length: int, key_length: int, *, group: int, width: int, itemsize: int, vmem_bytes: int) -> Part:
+def choose_part(
+    query_length: int,
+    key_length: int,
+    *,
+    group: int,
+    width: int,
+    itemsize: int,
+    vmem_bytes: int,
+    has_large_units: bool = False,
+) -> Part:
     """Returns all keys at once where there is room for their gradients, and tiles as large and even as they can be.
 
-    `group` heads of `width` features, each of `itemsize` bytes, lie side by side.
+    `group` heads of `width` features, each of `itemsize` bytes, lie side by side. With large matrix units the quickest
+    tiles need not be even: 14 040 tokens are 7 of 2048 then, in place of 11 of 1280.
     """
-    queries, step, most_keys = _choose_queries(query_length), choose_tile(key_length, _STEPS), _MOST_KEYS
+    queries = (_choose_quickest if has_large_units else choose_tile)(query_length, _QUERIES)
+    step, most_keys = choose_tile(key_length, _STEPS), _MOST_KEYS
     while True:
         keys = step * min(max(1, most_keys // step), math.ceil(key_length / step))
         tiles = Tiles(queries=queries, keys=keys, step=step)
@@ -89,11 +102,11 @@ def choose_part(query_length: int, key_length: int, *, group: int, width: int, i
             return parts[-1]  # there is no smaller one
 
 
-def _choose_queries(length: int) -> int:
-    """The quickest: larger tiles take fewer turns, and compute more past the end. 14 040 tokens are 7 of 2048."""
-    if length <= _QUERIES[0]:
-        return choose_tile(length, _QUERIES)
-    return min(_QUERIES, key=lambda queries: (math.ceil(length / queries) * (queries + _TURN_QUERIES), -queries))
+def _choose_quickest(length: int, sizes: range) -> int:
+    """Larger tiles take fewer turns, and compute more past the end."""
+    if length <= sizes[0]:
+        return choose_tile(length, sizes)
+    return min(sizes, key=lambda size: (math.ceil(length / size) * (size + _TURN_QUERIES), -size))
 
 
 def name_kernel(tiles: Tiles, group: int) -> str:
@@ -112,7 +125,7 @@ def count_vmem_bytes(part: Part, *, group: int, width: int, itemsize: int) -> in
     return streamed + prepared + told + sums + turned + 3 * SQUARE * SQUARE * 2 * (4 + itemsize)
 
 
-_STATIC = ("heads", "scale", "part", "vmem_bytes", "interpret")
+_STATIC = ("heads", "scale", "part", "vmem_bytes", "has_large_units", "interpret")
 
 
 @functools.partial(jax.jit, static_argnames=_STATIC, inline=True)
@@ -128,6 +141,7 @@ def differentiate(  # noqa: PLR0917 - arrays
     scale: float,
     vmem_bytes: int,
     key_lengths_B: jax.Array | None = None,
+    has_large_units: bool = False,
     part: Part | None = None,
     interpret: bool = False,
 ) -> tuple[jax.Array, jax.Array, jax.Array]:
@@ -143,7 +157,7 @@ def differentiate(  # noqa: PLR0917 - arrays
     itemsize = query_BLC.dtype.itemsize
     if part is None:
         sizes = {"group": group, "width": width, "itemsize": itemsize, "vmem_bytes": vmem_bytes}
-        part = choose_part(query_length, key_length, **sizes)
+        part = choose_part(query_length, key_length, **sizes, has_large_units=has_large_units)
     needed = int(_SLACK * count_vmem_bytes(part, group=group, width=width, itemsize=itemsize))
     sums = sums_BHL.reshape(batch, -1, group, query_length)
     query_gradients, key_gradients, value_gradients = [], [], []

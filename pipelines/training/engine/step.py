@@ -187,6 +187,7 @@ def build_program(
 ) -> Program:
     """Describes the compiled step; `state`, `frozen` and `rows` are shapes, dtypes and shardings, the state donated."""
     replicated: Any = NamedSharding(plan.mesh, PartitionSpec())
+    kind = "full" if plan.trains_all else "lora"
     return Program(
         key=key,
         function=build_step(plan),
@@ -200,7 +201,7 @@ def build_program(
         compact_vmem_bytes=plan.learner.compact_vmem_bytes,
         joins_little=not plan.module.has_scans,  # as many gradients as there are weights
         learns=True,
-        exchanges=_is_split(state.trained) or (plan.learner.gathers_apart and _is_split(frozen)),
+        exchanges=kind in plan.learner.exchanged_apart and _is_split(state.trained | dict(frozen)),
     )
 
 

@@ -200,17 +200,26 @@ def test_all_is_kept_first_where_no_layers_are_a_scan(v6e_8: list[Any], model_id
         assert list_remats("full", step.plan) == ("full",)
 
 
-@pytest.mark.parametrize("kind", ["full", "lora"])
-def test_all_weights_of_flux2_learn_with_little_kept_and_more_vector_memory(v6e_8: list[Any], kind: str) -> None:
-    model = load_catalog().get("flux2-klein-4b")
+@pytest.mark.parametrize(
+    ("model_id", "kind", "first", "vmem_kib", "is_exchanged"),
+    [
+        ("flux2-klein-4b", "full", "attention", "49152", True),
+        ("flux2-klein-4b", "lora", "layers", None, False),  # each device has the whole base
+        ("wan2.1-14b", "lora", "layers", "65536", True),
+        ("wan2.1-1.3b", "full", "layers", "65536", False),
+    ],
+)
+def test_each_familys_step_is_compiled_as_it_was_found_quickest(
+    v6e_8: list[Any], model_id: str, kind: str, *, first: str, vmem_kib: str | None, is_exchanged: bool
+) -> None:
+    model = load_catalog().get(model_id)
     settings = TrainingSettings(model=model.id, full=kind == "full", lora=kind == "lora")
     mesh = build_mesh("dp=8", devices=v6e_8)
     step = describe_step(settings, model, mesh, shape=model.default_shape, batch_size=8, limit_bytes=V6E.hbm_bytes)
     options = step.program("attention").options
-    first = REMATS_BY_SIZE.index("attention") if kind == "full" else 0
-    assert list_remats("auto", step.plan) == REMATS_BY_SIZE[first:]
-    assert options.get("xla_tpu_scoped_vmem_limit_kib") == ("49152" if kind == "full" else None)
-    assert any("sparse_core" in name for name in options) == (kind == "full")
+    assert list_remats("auto", step.plan)[0] == first
+    assert options.get("xla_tpu_scoped_vmem_limit_kib") == vmem_kib
+    assert any("sparse_core" in name for name in options) == is_exchanged
 
 
 def test_another_failure_of_the_compiler_is_raised_at_once() -> None:

@@ -113,19 +113,20 @@ def test_few_queries_and_short_texts_stay_plain(queries: int, keys: int) -> None
 
 
 @pytest.mark.parametrize(
-    ("length", "vmem_mib", "expected"),
+    ("length", "vmem_mib", "has_large_units", "expected"),
     [
-        (4608, 96, Part(tiles=Tiles(queries=1536, keys=4608, step=768), visits=1)),  # FLUX.2's
-        (14_040, 96, Part(tiles=Tiles(queries=2048, keys=8192, step=512), visits=2)),  # Wan's, of 33 frames
-        (75_600, 48, Part(tiles=Tiles(queries=2048, keys=8192, step=512), visits=2)),  # parts of the keys
-        (1024, 12, Part(tiles=Tiles(queries=1024, keys=1024, step=512), visits=1)),
+        (4608, 96, True, Part(tiles=Tiles(queries=1536, keys=4608, step=768), visits=1)),  # FLUX.2's
+        (14_040, 96, True, Part(tiles=Tiles(queries=2048, keys=8192, step=512), visits=2)),  # Wan's, of 33 frames
+        (14_040, 48, False, Part(tiles=Tiles(queries=1280, keys=8192, step=512), visits=2)),
+        (75_600, 48, False, Part(tiles=Tiles(queries=2048, keys=8192, step=512), visits=2)),  # parts of the keys
+        (1024, 12, True, Part(tiles=Tiles(queries=1024, keys=1024, step=512), visits=1)),
     ],
 )
 def test_all_keys_come_at_once_where_there_is_room_for_their_gradients(
-    length: int, vmem_mib: int, expected: Part
+    length: int, vmem_mib: int, *, has_large_units: bool, expected: Part
 ) -> None:
     sizes = {"group": 1, "width": 128, "itemsize": 2}
-    part = choose_part(length, length, **sizes, vmem_bytes=vmem_mib * 2**20)
+    part = choose_part(length, length, **sizes, vmem_bytes=vmem_mib * 2**20, has_large_units=has_large_units)
     assert part == expected
     assert count_vmem_bytes(part, **sizes) <= vmem_mib * 2**20
     assert (part.keys >= length) == (math.ceil(length / part.tiles.keys) == part.visits)
