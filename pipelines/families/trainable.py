@@ -61,7 +61,7 @@ class Learner(Protocol):
     vmem_share_of_all: float
     """The same where all weights learn."""
     remat_of_all: str
-    """What `auto` begins with where all weights learn: the quickest, in place of what keeps most (plan/TRIED.md)."""
+    """The `remat` that `auto` begins with on a TPU where all weights learn: the quickest (plan/TRIED.md)."""
     compact_vmem_bytes: int | None
     """A limit of it that keeps the step's code short, or None."""
     gathers_adapters: bool

@@ -50,8 +50,8 @@ _SLACK = 17 / 16  # of vector memory, beside what is counted
 # a tile of queries, as long as so many keys take, and 1840 for all keys of a head, as long as so many queries.
 _ROW_KEYS = 270
 _FINISH_QUERIES = 100
-# By the same schedule a turn of the loop takes besides what so many queries would: 2201 cycles for 1024, 4021 for 2048.
-# On chips of smaller matrix units these decide, and how large a tile is does not count.
+# A turn of the loop takes 2201 cycles for 1024 queries and 4021 for 2048 by the same schedule, so what it does for any
+# number of them takes as long as 200 more. On chips of smaller matrix units these decide, and a tile's size does not.
 _TURN_QUERIES = 200
 
 

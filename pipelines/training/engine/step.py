@@ -232,11 +232,13 @@ def list_remats(asked: str, plan: StepPlan) -> tuple[str, ...]:
     """
     if asked != "auto":
         return (asked,)
-    if plan.mesh.devices.flat[0].platform == "cpu":
+    platform = plan.mesh.devices.flat[0].platform
+    if platform == "cpu":
         return ("none",)
     if not plan.module.has_scans:
         return ("none", *REMATS_BY_SIZE)
-    return REMATS_BY_SIZE[REMATS_BY_SIZE.index(plan.learner.remat_of_all) if plan.trains_all else 0 :]
+    knows_quickest = plan.trains_all and platform == "tpu"  # which was only ever estimated for these
+    return REMATS_BY_SIZE[REMATS_BY_SIZE.index(plan.learner.remat_of_all) if knows_quickest else 0 :]
 
 
 def list_ways(asked: str, plan: StepPlan, *, batch_size: int, is_strict: bool = False) -> tuple[Way, ...]:
