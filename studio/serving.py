@@ -5,6 +5,7 @@ the worker already loads. Commands that only say something do without it.
 """
 
 import asyncio
+import logging
 import os
 import signal
 import socket
@@ -81,6 +82,11 @@ def create_app(
     )
 
 
+def _is_no_cut(record: logging.LogRecord) -> bool:
+    """False for a request that the end of the studio cut: no error, and no traceback for whoever pressed Ctrl+C."""
+    return record.exc_info is None or not isinstance(record.exc_info[1], asyncio.CancelledError)
+
+
 class Server(uvicorn.Server):
     """A quiet uvicorn server that greets when the port answers, and ends endless streams when it stops."""
 
@@ -94,6 +100,7 @@ class Server(uvicorn.Server):
             timeout_graceful_shutdown=1,
             proxy_headers=False,
         )
+        logging.getLogger("uvicorn.error").addFilter(_is_no_cut)
         super().__init__(config)
         self._studio: Studio = app.state.studio
         self._settings = settings

@@ -49,7 +49,7 @@ from studio.worker.local_desk import LocalDesk
 from studio.worker.loop import Worker
 from studio.worker.resident import Resident
 from tests.forked_python import find_forked_python, share_forked_python
-from tests.studio_processes import START_DEADLINE_S, Process, fork_app, start_app
+from tests.studio_processes import START_DEADLINE_S, Process, end_app, fork_app, start_app
 
 pytest_plugins = ["tests.tiers", "tests.schedule"]
 collect_garbage_seldom()  # as every process of the studio's and of the commands'
@@ -295,8 +295,7 @@ class RunningStudio:
 
     def stop(self, how: signal.Signals = signal.SIGINT) -> str:
         """Ends the app as Ctrl+C does, or as a system that stops; returns everything it printed."""
-        self.process.send_signal(how)
-        self.process.wait(timeout=DEADLINE_S)
+        end_app(self.process, self.printed, how)
         self.close()
         return self.printed.read_text("utf-8")
 

@@ -7,6 +7,7 @@ seen by a studio that starts as a command.
 """
 
 import contextlib
+import faulthandler
 import multiprocessing
 import os
 import signal
@@ -22,6 +23,8 @@ from tests.forked_python import find_forked_python
 from tests.places import ROOT
 
 START_DEADLINE_S = 120.0  # two interpreters and Gradio, on a machine that may be busy
+END_DEADLINE_S = 60.0  # a second, where nothing else runs and writes
+SHOWS_STACKS = {"PYTHONFAULTHANDLER": "1"}  # SIGABRT makes a process print where its threads are
 
 _server = multiprocessing.get_context("forkserver")
 _server.set_forkserver_preload(["tests.imported_app"])
@@ -51,7 +54,7 @@ def start_app(flags: Sequence[str], log: Path, environment: Mapping[str, str] | 
         return subprocess.Popen(
             [sys.executable, "app.py", *flags],
             cwd=ROOT,
-            env={**os.environ, **(environment or {})},
+            env={**os.environ, **SHOWS_STACKS, **(environment or {})},
             stdout=printed,
             stderr=subprocess.STDOUT,
             start_new_session=True,
@@ -67,6 +70,18 @@ def run_app(flags: Sequence[str], log: Path) -> tuple[int, str]:
     """The exit code of a forked app that ends by itself, and what it says; `log` is a new file."""
     code = fork_app(flags, log).wait(START_DEADLINE_S)
     return code, log.read_text("utf-8")
+
+
+def end_app(process: Process, log: Path, how: signal.Signals = signal.SIGTERM) -> None:
+    """Ends a studio as a system or Ctrl+C does; one that goes on is killed and fails the test with where it was."""
+    process.send_signal(how)
+    try:
+        process.wait(END_DEADLINE_S)
+    except subprocess.TimeoutExpired:
+        process.send_signal(signal.SIGABRT)
+        process.wait(END_DEADLINE_S)
+        said = log.read_text("utf-8", "replace")
+        raise AssertionError(f"the studio has not ended in {END_DEADLINE_S:.0f} s:\n{said}") from None
 
 
 class ForkedApp:
@@ -113,6 +128,7 @@ def _run(flags: list[str], log: Path, environment: dict[str, str], python: str) 
     for stream in (1, 2):
         os.dup2(printed, stream)
     os.close(printed)
+    faulthandler.enable()
     sys.argv, sys.executable = ["app.py", *flags], python
     import app
 

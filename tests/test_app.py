@@ -1,5 +1,6 @@
 """The studio as people run it: real processes, real kills, nothing lost."""
 
+import http.server
 import io
 import itertools
 import json
@@ -9,12 +10,14 @@ import signal
 import socket
 import subprocess
 import sys
+import threading
 import time
 from collections.abc import Callable, Iterator
 from contextlib import closing
 from pathlib import Path
 from typing import Any
 
+import httpx
 import pytest
 from PIL import Image, ImageStat
 
@@ -329,6 +332,34 @@ def test_ctrl_c_ends_everything_quickly_and_quietly(start_command: Start) -> Non
     lines = [line.split() for line in printed.splitlines() if line.strip()]
     assert [line[0] for line in lines] == ["Lumesh", "Page", "Data", "Device"]
     assert read_states(studio) == {job_id: "interrupted"}
+
+
+def test_a_hub_that_never_answers_does_not_keep_a_studio_from_ending(start_command: Start) -> None:
+    release, asked = threading.Event(), threading.Event()
+
+    class Hub(http.server.BaseHTTPRequestHandler):
+        def do_HEAD(self) -> None:
+            self.send_response(200)
+            self.end_headers()
+
+        def log_message(self, *_: Any) -> None:
+            pass
+
+        def do_GET(self) -> None:
+            asked.set()
+            release.wait()
+
+    with http.server.ThreadingHTTPServer(("127.0.0.1", 0), Hub) as hub:
+        threading.Thread(target=hub.serve_forever, daemon=True).start()
+        environment = {"HF_ENDPOINT": f"http://127.0.0.1:{hub.server_port}", "NO_PROXY": "127.0.0.1"}
+        studio = start_command(environment=environment)
+        with pytest.raises(httpx.ReadTimeout):
+            studio.client.get("/api/v1/hub/someone/presets", timeout=3)
+        assert asked.is_set()
+        assert "Traceback" not in studio.stop(signal.SIGTERM)
+        release.set()
+        hub.shutdown()
+    assert studio.process.returncode == 0
 
 
 def test_a_text_encoder_of_an_unknown_model_is_named(tmp_path: Path) -> None:

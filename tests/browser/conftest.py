@@ -21,13 +21,12 @@ from typing import Any
 import pytest
 
 from tests.browser.visitors import DESK, OPEN_FOLD, TIMEOUT_MS, Visitors
-from tests.studio_processes import Process, fork_app, start_app
+from tests.studio_processes import Process, end_app, fork_app, start_app
 
 playwright_api = pytest.importorskip("playwright.sync_api", reason="browser tests need `pip install playwright`")
 
 playwright_api.expect.set_options(timeout=15_000)  # of a machine that does other things too
 START_TIMEOUT_S = 60.0
-STOP_TIMEOUT_S = 15.0
 CHROMIUM_NAMES = ("chromium-headless-shell", "chromium", "chromium-browser", "google-chrome", "google-chrome-stable")
 CHROMIUM_FLAGS = [
     "--no-sandbox",  # containers run as root
@@ -76,8 +75,7 @@ class Studio:
 
     def stop(self, how: signal.Signals = signal.SIGTERM) -> None:
         assert self._process is not None
-        self._process.send_signal(how)
-        self._process.wait(STOP_TIMEOUT_S)
+        end_app(self._process, self._folder / "app.log", how)
 
     def _answers(self) -> bool:
         try:
