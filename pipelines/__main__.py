@@ -4,6 +4,11 @@ Flags may be written with - or _. Wrong values end with exit code 2 and one line
 outside the program (a gated model, a damaged file) end with exit code 1 and one line as well.
 """
 
+if __name__ == "__main__":  # before what takes long to import
+    from pipelines.runtime.devices import allocator
+
+    allocator.load("pipelines")
+
 import errno
 import functools
 import sys

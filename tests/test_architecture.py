@@ -308,6 +308,7 @@ def test_only_settings_and_start_up_read_the_environment() -> None:
     allowed = {
         "app.py",  # hands the environment to settings
         "studio/serving.py",  # silences telemetry before gradio is imported
+        "pipelines/runtime/devices/allocator.py",  # chooses the allocator before all that allocates
         "pipelines/runtime/devices/platform.py",  # chooses the backend before jax is imported
         "pipelines/runtime/devices/pods.py",  # reads what a pod says of its hosts, before jax is started
         "pipelines/commands/bench/process.py",  # hands it on to the measured processes

@@ -22,6 +22,7 @@ from types import MappingProxyType
 from typing import TypeVar
 
 from pipelines.messages import say
+from pipelines.runtime.devices import allocator
 from studio.database import Database
 from studio.jobs import claims, workers
 from studio.jobs.job import Card
@@ -200,7 +201,7 @@ class Supervisor:
             self._process = process = subprocess.Popen(
                 [sys.executable, "-m", "studio.worker", *flags],
                 cwd=ROOT,
-                env={**self._settings.worker_environment(os.environ), **self._devices},
+                env={**self._settings.worker_environment(os.environ), **allocator.choose(os.environ), **self._devices},
                 stdin=subprocess.PIPE,  # its end tells the worker that the app is gone
                 bufsize=0,
                 stdout=worker_log,

@@ -4,8 +4,10 @@ import os
 import signal
 from collections.abc import Callable, Iterator
 from contextlib import contextmanager
+from pathlib import Path
 from typing import Any
 
+from pipelines.runtime.devices import allocator
 from studio.database import Database
 from studio.jobs import queue
 from studio.jobs.job import Job
@@ -22,6 +24,7 @@ def test_a_worker_that_hangs_is_replaced_and_its_job_says_why(
         hanging, next_one = submit(steps=100), submit()
         wait_for("the job to step", lambda: queue.read_job(database, hanging.id).step > 0)
         pid = read_worker(database).pid
+        assert ("libtcmalloc" in Path(f"/proc/{pid}/maps").read_text("utf-8")) is bool(allocator.choose(os.environ))
         os.kill(pid, signal.SIGSTOP)
 
         assert wait_for("the job to fail", lambda: queue.read_job(database, hanging.id).error)["title"] == (
