@@ -132,7 +132,8 @@ class Program:
 
     `vmem_share` gives large matrix products more vector memory; `compact_vmem_bytes` shortens code that would be too
     long, `gathers_whole` keeps weights in one piece, and `joins_little` sums over devices apart (compiler_options.py).
-    One that `learns` has scans for a gradient (scan_buffers.py); if it `exchanges` its model's weights, SparseCores do.
+    One that `learns` has scans for a gradient (scan_buffers.py); if it `exchanges` its model's weights, SparseCores do,
+    and if it `gathers_apart`, no product holds a part of a gather.
     """
 
     key: tuple[Any, ...]
@@ -146,6 +147,7 @@ class Program:
     joins_little: bool = False
     learns: bool = False
     exchanges: bool = False
+    gathers_apart: bool = False
 
     @property
     def options(self) -> dict[str, str]:
@@ -157,6 +159,7 @@ class Program:
             gathers_whole=self.gathers_whole,
             joins_little=self.joins_little,
             exchanges=self.exchanges,
+            gathers_apart=self.gathers_apart,
         )
 
     def describe(self, lowered: Any) -> str:

@@ -64,6 +64,17 @@ def test_exchanges_of_weights_are_left_to_sparse_cores_where_the_compiler_has_to
 
 
 @pytest.mark.tpu_aot
+def test_weights_are_gathered_apart_from_products_where_they_shall_be() -> None:
+    fused = "xla_tpu_enable_async_collective_fusion_fuse_all_gather"
+    argument = draw_argument(find_devices(find_topology("v5p-8"))[0])
+    assert choose_options((argument,))[fused] == "true"
+    assert choose_options((argument,), gathers_apart=True)[fused] == "false"
+    assert choose_options((argument,), gathers_apart=True, exchanges=True)[fused] == "false"  # SparseCores leave some
+    program = Program(key=("double",), function=lambda x: 2 * x, arguments=(argument,), gathers_apart=True)
+    assert "HloModule" in lower(program).compile().as_text()
+
+
+@pytest.mark.tpu_aot
 def test_options_make_another_program_that_compiles() -> None:
     argument = draw_argument(find_devices(find_topology("v6e-1"))[0])
     programs = [
