@@ -71,8 +71,8 @@ class Learner(Protocol):
 
     Without them weights are gathered within products, best within a LoRA's small ones (plan/TRIED.md).
     """
-    gathered_beside: Collection[str]
-    """The kinds of trainings whose weights are gathered beside products, and not within them (plan/TRIED.md)."""
+    gathered_apart: Collection[str]
+    """The kinds of trainings whose weights are gathered apart from products, not within them (plan/TRIED.md)."""
     sums_apart: bool
     """Whether what goes back into a layer norm is summed up apart from the product that made it (kernels/norms.py)."""
 
@@ -179,7 +179,7 @@ class FlowLearner:
     compact_vmem_bytes: int | None = None
     gathers_adapters = False
     exchanged_apart: Collection[str] = ("full",)
-    gathered_beside: Collection[str] = ()
+    gathered_apart: Collection[str] = ()
     sums_apart = False
 
     def list_denoisers(self, folder: Path, scheduler_config: Mapping[str, Any]) -> tuple[Denoiser, ...]:  # noqa: ARG002

@@ -16,7 +16,7 @@ class SdxlLearner(UNetLearner):
     """See `trainable.Learner`."""
 
     compact_vmem_bytes = 15 * 2**20  # a step of a LoRA takes 3 % less than with 12, and half a minute more to compile
-    gathered_beside = ("lora",)  # with all weights a step takes 5 % more so on a v5p-8
+    gathered_apart = ("lora",)  # with all weights a step takes 5 % more so on a v5p-8
 
     def name_for_kohya(self, learned: Collection[str], layers: Collection[str]) -> FileNames:
         return name_for_kohya(learned, layers, is_original=True)

@@ -43,7 +43,7 @@ class UNetLearner:
     compact_vmem_bytes = 12 * 2**20
     gathers_adapters = True
     exchanged_apart = ("full",)
-    gathered_beside: Collection[str] = ("lora", "full")
+    gathered_apart: Collection[str] = ("lora", "full")
     sums_apart = True
 
     def list_denoisers(self, folder: Path, scheduler_config: Mapping[str, Any]) -> tuple[Denoiser, ...]:  # noqa: ARG002

@@ -57,7 +57,7 @@ def choose_options(
     `compact_vmem_bytes`, less than usual, code is much shorter and a little slower. With `gathers_whole` weights are
     gathered before they are multiplied by, and not piece by piece meanwhile. With `joins_little` sums over devices are
     joined as far as that compiles fast. A training that `exchanges` its weights leaves that to SparseCores, as far as
-    these take them; one that `gathers_apart` has the others gathered beside its products, and not within them.
+    these take them; one that `gathers_apart` has the others gathered apart from products, and not within them.
     """
     shardings = (getattr(one, "sharding", None) for one in jax.tree.leaves(arguments))
     device = next((next(iter(one.device_set)) for one in shardings if one is not None), None)

@@ -202,7 +202,7 @@ def build_program(
         joins_little=not plan.module.has_scans,  # as many gradients as there are weights
         learns=True,
         exchanges=kind in plan.learner.exchanged_apart and _is_split(state.trained | dict(frozen)),
-        gathers_apart=kind in plan.learner.gathered_beside,
+        gathers_apart=kind in plan.learner.gathered_apart,
     )
 
 
