@@ -29,7 +29,7 @@ from pipelines.runtime.kernels.convolution_gradient import (
     is_of_single_pixels,
     mix_channels,
 )
-from pipelines.runtime.kernels.gelu import gelu
+from pipelines.runtime.kernels.gelu import gelu, gelu_exactly
 from pipelines.runtime.kernels.norms import norm_groups, norm_layer
 from pipelines.runtime.kernels.switches import is_on
 from pipelines.runtime.kernels.taps import BLOCKED_NDIM, FLAT_NDIM, unflatten_taps
@@ -225,9 +225,9 @@ def _group_norm(
 
 
 def _gelu(input: jax.Array, *, approximate: str = "none") -> jax.Array:
-    if approximate == "none" and input.dtype == jnp.bfloat16:
-        return gelu(input)
-    return jax.nn.gelu(input, approximate=approximate == "tanh")
+    if approximate == "none":
+        return gelu(input) if input.dtype == jnp.bfloat16 else gelu_exactly(input)
+    return jax.nn.gelu(input, approximate=True)
 
 
 _OVERRIDES: dict[Any, Callable[..., Any]] = {

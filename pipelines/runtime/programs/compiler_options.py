@@ -1,8 +1,8 @@
-"""Options for XLA's TPU compiler: collectives beside computing, large tiles for products, short code.
+"""Options for XLA's compilers: on TPUs collectives beside computing, large tiles for products, short code.
 
 By the TPU compiler, Wan 14B at 832x480x81 on a v6e-8: 918 ms a step without, 879 with gathers beside computing, 793
 with large tiles too. Its decoder at 1280x720x81 with small ones: 71 MB of code in place of 98 and compiled in 40 s in
-place of 62, for 689 ms in place of 646 (plan/TRIED.md).
+place of 62, for 689 ms in place of 646 (plan/TRIED.md). On a CPU: which library computes what.
 """
 
 from typing import Any
@@ -39,6 +39,13 @@ _SMALL_SUMS = {"xla_jf_crs_combiner_threshold_in_bytes": "1000000"}
 # with all weights 1121 of 4255 fusions are kinds of their own so, and 676 of 3995 apart, which compile in a tenth less.
 _APART = {"xla_tpu_enable_async_collective_fusion_fuse_all_gather": "false"}
 
+# XLA:CPU hands sums, products and convolutions to the library YNNPACK, unless it is told which of them. Eigen's
+# convolutions share the cores better: a training step of demo-sdxl takes a seventh less time by them, a picture of it
+# and a clip of demo-wan an eighth less (docs/measured.md).
+_ON_CPU = {
+    "xla_cpu_experimental_ynn_fusion_type": "LIBRARY_FUSION_TYPE_REDUCE,LIBRARY_FUSION_TYPE_INDIVIDUAL_DOT",
+}
+
 
 def choose_options(
     arguments: Any,
@@ -50,7 +57,7 @@ def choose_options(
     exchanges: bool = False,
     gathers_apart: bool = False,
 ) -> dict[str, str]:
-    """Compiler options of a program with these arguments; none unless they lie on TPUs.
+    """Compiler options of a program with these arguments; all that is asked for here is for TPUs, and no GPU has any.
 
     `vmem_share` of a core's vector memory is what each of its operations may use, if that is more than XLA gives it
     anyway. Products of large matrices gain by it, convolutions only compile longer. XLA unrolls all of a tile, so with
@@ -62,7 +69,7 @@ def choose_options(
     shardings = (getattr(one, "sharding", None) for one in jax.tree.leaves(arguments))
     device = next((next(iter(one.device_set)) for one in shardings if one is not None), None)
     if device is None or device.platform != "tpu":
-        return {}
+        return dict(_ON_CPU) if device is not None and device.platform == "cpu" else {}
     options: dict[str, str] = dict.fromkeys(_COLLECTIVES, "true")
     if gathers_whole and device.device_kind == _WHOLE_ON:
         options |= _WHOLE

@@ -1,4 +1,4 @@
-"""One training step as one compiled program: noise, prediction, gradient, optimizer, average, metrics; all donated.
+"""One training step as one compiled program: noise, prediction, gradient, optimizer, average, metrics.
 
 Weights that learn are kept in fp32 and cast where they are used, so that small moves count (bf16 has 8 bits). The
 batch is split over the mesh's `dp`; weights may be, too (placement.py), and are gathered where they are used, a layer
@@ -185,14 +185,18 @@ def move(
 def build_program(
     plan: StepPlan, state: TrainState, frozen: Mapping[str, Any], rows: Mapping[str, Any], *, key: tuple[Any, ...]
 ) -> Program:
-    """Describes the compiled step; `state`, `frozen` and `rows` are shapes, dtypes and shardings, the state donated."""
+    """Describes the compiled step; `state`, `frozen` and `rows` are shapes, dtypes and shardings.
+
+    The state is donated but on a CPU: XLA:CPU copies a donated array that is needed after its successor was computed,
+    as all of a state's are, so the step would take no less memory and a tenth more time.
+    """
     replicated: Any = NamedSharding(plan.mesh, PartitionSpec())
     kind = "full" if plan.trains_all else "lora"
     return Program(
         key=key,
         function=build_step(plan),
         arguments=(state, dict(frozen), dict(rows), jax.ShapeDtypeStruct((), jnp.float32, sharding=replicated)),
-        donate=(0,),
+        donate=() if plan.mesh.devices.flat[0].platform == "cpu" else (0,),
         out_shardings=(
             jax.tree.map(lambda leaf: leaf.sharding, state),
             Metrics._make([replicated] * len(Metrics._fields)),

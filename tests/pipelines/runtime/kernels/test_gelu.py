@@ -1,4 +1,4 @@
-"""GELU in bf16 beside PyTorch's own, and its derivative."""
+"""GELU in bf16 and fp32 beside PyTorch's own, and its derivatives."""
 
 import jax
 import jax.numpy as jnp
@@ -6,7 +6,7 @@ import numpy as np
 import torch
 
 from pipelines.runtime.bridge.modules import TracedModule
-from pipelines.runtime.kernels.gelu import FURTHEST, gelu
+from pipelines.runtime.kernels.gelu import FURTHEST, gelu, gelu_exactly
 
 ALL = np.arange(2**16, dtype=np.uint16).view(jnp.bfloat16)
 NEAR = ALL[np.abs(ALL.astype(np.float32)) <= FURTHEST]
@@ -49,10 +49,20 @@ def test_its_derivative_is_pytorchs() -> None:
     np.testing.assert_allclose(np.asarray(found).astype(np.float64), x.grad.numpy(), atol=0.5 * STEP + 1e-3)
 
 
-def test_a_module_takes_it_in_bf16_alone() -> None:
+def test_in_fp32_it_is_pytorchs_and_so_is_its_derivative() -> None:
+    x = torch.linspace(-12, 12, 4801).requires_grad_()
+    exact = torch.nn.functional.gelu(x)
+    exact.sum().backward()
+    assert x.grad is not None
+    found, pull = jax.vjp(gelu_exactly, jnp.asarray(x.detach().numpy()))
+    np.testing.assert_allclose(found, exact.detach().numpy(), atol=2e-6)
+    np.testing.assert_allclose(pull(jnp.ones_like(found))[0], x.grad.numpy(), atol=2e-6)
+
+
+def test_a_module_takes_each_for_its_dtype() -> None:
     module = TracedModule(torch.nn.GELU())
     x = jnp.linspace(-4, 4, 99)
     np.testing.assert_array_equal(module.call({}, x.astype(jnp.bfloat16)), gelu(x.astype(jnp.bfloat16)))
-    np.testing.assert_array_equal(module.call({}, x), jax.nn.gelu(x, approximate=False))
+    np.testing.assert_array_equal(module.call({}, x), gelu_exactly(x))
     by_tanh = TracedModule(torch.nn.GELU(approximate="tanh"))
     np.testing.assert_array_equal(by_tanh.call({}, x), jax.nn.gelu(x, approximate=True))

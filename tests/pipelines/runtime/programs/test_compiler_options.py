@@ -1,4 +1,4 @@
-"""XLA for TPU hides collectives and gives large products the room that a chip has; a CPU is asked nothing."""
+"""XLA for TPU hides collectives and gives large products the room that a chip has; for a CPU, whose library is used."""
 
 import jax
 import jax.numpy as jnp
@@ -10,6 +10,7 @@ from pipelines.runtime.kernels import switches
 from pipelines.runtime.programs.compiled import Program, lower
 from pipelines.runtime.programs.compiler_options import choose_options
 
+LIBRARY = "xla_cpu_experimental_ynn_fusion_type"
 VMEM = "xla_tpu_scoped_vmem_limit_kib"
 
 
@@ -17,9 +18,22 @@ def draw_argument(device: jax.Device) -> jax.ShapeDtypeStruct:
     return jax.ShapeDtypeStruct((8, 128), jnp.float32, sharding=SingleDeviceSharding(device))
 
 
-def test_a_cpu_is_asked_nothing() -> None:
-    assert choose_options((draw_argument(jax.devices("cpu")[0]),), vmem_share=0.75) == {}
+def test_a_cpu_is_asked_nothing_that_is_for_tpus_and_arguments_that_lie_nowhere_nothing() -> None:
+    assert set(choose_options((draw_argument(jax.devices("cpu")[0]),), vmem_share=0.75)) == {LIBRARY}
     assert choose_options((jax.ShapeDtypeStruct((8,), jnp.float32),), vmem_share=0.75) == {}
+
+
+def test_a_cpu_convolves_by_xlas_own_library() -> None:
+    where = SingleDeviceSharding(jax.devices("cpu")[0])
+    picture, kernel = (
+        jax.ShapeDtypeStruct(shape, jnp.float32, sharding=where) for shape in ((8, 32, 32, 64), (3, 3, 64, 64))
+    )
+
+    def convolve(picture: jax.Array, kernel: jax.Array) -> jax.Array:
+        return jax.lax.conv_general_dilated(picture, kernel, (1, 1), "SAME", dimension_numbers=("NHWC", "HWIO", "NHWC"))
+
+    text = lower(Program(key=("convolve",), function=convolve, arguments=(picture, kernel))).compile().as_text()
+    assert " convolution(" in text[text.index("ENTRY") :]
 
 
 @pytest.mark.tpu_aot
@@ -35,7 +49,7 @@ def test_room_is_half_of_what_the_chip_has_if_that_is_more_than_usual(topology: 
 def test_short_code_takes_less_room_than_usual(topology: str) -> None:
     argument = draw_argument(find_devices(find_topology(topology))[0])
     assert choose_options((argument,), compact_vmem_bytes=12 * 2**20)[VMEM] == "12288"
-    assert choose_options((draw_argument(jax.devices("cpu")[0]),), compact_vmem_bytes=12 * 2**20) == {}
+    assert VMEM not in choose_options((draw_argument(jax.devices("cpu")[0]),), compact_vmem_bytes=12 * 2**20)
 
 
 @pytest.mark.tpu_aot
