@@ -19,6 +19,7 @@ from torch.nn import functional
 from pipelines import registry
 from pipelines.models.catalog import Catalog, load_catalog
 from pipelines.runtime.devices.mesh import build_mesh
+from pipelines.runtime.programs.compiled import lower
 from pipelines.runtime.weights.components import abstract_weights, read_json
 from pipelines.stages import ignore_progress
 from pipelines.training.data.rows import TWIN
@@ -33,7 +34,7 @@ from pipelines.training.engine.denoiser import (
     start_state,
 )
 from pipelines.training.engine.objective import Diffusion
-from pipelines.training.engine.step import Metrics, StepPlan, TrainState, build_step
+from pipelines.training.engine.step import Metrics, StepPlan, TrainState, build_program, build_step
 from pipelines.training.results.export import split_stacks
 from pipelines.training.settings import TrainingSettings
 from tests.pipelines.short import write_short
@@ -215,6 +216,16 @@ def test_a_step_that_is_no_number_changes_no_weight_and_the_next_one_learns(tria
 
     assert int(metrics.skipped) == 0
     assert any((np.asarray(value) != np.asarray(state.trained[name])).any() for name, value in after.trained.items())
+
+
+def test_a_cpu_copies_no_array_of_the_state(trial: Trial) -> None:
+    state = trial.start()
+    where = placement.rows(trial.origin.mesh)
+    rows = {name: jax.device_put(value, where) for name, value in draw_rows().items()}
+    arguments = (describe_state(state), abstract_weights(trial.frozen), abstract_weights(rows))
+    text = lower(build_program(trial.plan(), *arguments, key=("step",))).compile().as_text()
+    assert "parameter(0)" in text
+    assert "copy(%state" not in text
 
 
 def test_twins_learn_what_the_model_predicted_before(trial: Trial) -> None:
