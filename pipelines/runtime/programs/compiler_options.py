@@ -40,8 +40,8 @@ _SMALL_SUMS = {"xla_jf_crs_combiner_threshold_in_bytes": "1000000"}
 _APART = {"xla_tpu_enable_async_collective_fusion_fuse_all_gather": "false"}
 
 # XLA:CPU hands sums, products and convolutions to the library YNNPACK, unless it is told which of them. Eigen's
-# convolutions share the cores better: a training step of demo-sdxl takes a seventh less time by them, a picture of it
-# and a clip of demo-wan an eighth less (docs/measured.md).
+# convolutions share the cores better: a training step of demo-sdxl takes a fifth less time by them, a picture of it and
+# a clip of demo-wan an eighth less (docs/measured.md).
 _ON_CPU = {
     "xla_cpu_experimental_ynn_fusion_type": "LIBRARY_FUSION_TYPE_REDUCE,LIBRARY_FUSION_TYPE_INDIVIDUAL_DOT",
 }
