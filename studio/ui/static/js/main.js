@@ -12,7 +12,7 @@ import { said } from "./core/translate_server.js";
 import { mountViews, onView } from "./core/views.js";
 import { generate } from "./create/actions.js";
 import { drawControls, mountControls } from "./create/controls.js";
-import { takeWanted } from "./create/early.js";
+import { noteDrawn, takeWanted } from "./create/early.js";
 import { drawEdit, mountEdit } from "./create/edit.js";
 import { mountGridDialog } from "./create/griddialog.js";
 import { mountLoraFile } from "./create/lorafile.js";
@@ -122,6 +122,7 @@ let isOpen = false;
 async function openOnce() {
   if (isOpen || !state.models.length) return;
   isOpen = true;
+  noteDrawn();
   openPresets();
   openGallery();
   openTrain();

@@ -8,7 +8,7 @@ import { t, together } from "../core/text.js";
 import { toast } from "../core/toasts.js";
 import { findMissing, offerUndo, readRecipe, readSweep, showProblems, usedPreset, useRecipe, useSeed } from "./controls.js";
 import { mayDownload } from "./download.js";
-import { sendLater, takeWanted } from "./early.js";
+import { canSend, sendLater, takeWanted } from "./early.js";
 import { saveEdit } from "./edit.js";
 import { useGrid } from "./griddialog.js";
 import { addInput, countSending, inputsSent, whyNoInput } from "./inputs.js";
@@ -20,7 +20,7 @@ let isSending = false;
 /** `fixed` are values of the recipe that do not stand in the form: an example's seed. */
 export async function generate(fixed = {}) {
   if (isSending) return;
-  if (!state.models.length) return sendLater();
+  if (!canSend()) return sendLater();
   takeWanted(); // this is it
   isSending = true;
   find("lu-generate").setAttribute("aria-disabled", "true");
