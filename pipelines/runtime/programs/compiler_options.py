@@ -57,9 +57,9 @@ def choose_options(
     exchanges: bool = False,
     gathers_apart: bool = False,
 ) -> dict[str, str]:
-    """Compiler options of a program with these arguments; all that is asked for here is for TPUs, and no GPU has any.
+    """Compiler options of a program with these arguments: a CPU's are always the same, and a GPU has none.
 
-    `vmem_share` of a core's vector memory is what each of its operations may use, if that is more than XLA gives it
+    All that may be asked for is for TPUs. `vmem_share` of a core's vector memory is what each of its operations may use, if that is more than XLA gives it
     anyway. Products of large matrices gain by it, convolutions only compile longer. XLA unrolls all of a tile, so with
     `compact_vmem_bytes`, less than usual, code is much shorter and a little slower. With `gathers_whole` weights are
     gathered before they are multiplied by, and not piece by piece meanwhile. With `joins_little` sums over devices are
@@ -68,8 +68,10 @@ def choose_options(
     """
     shardings = (getattr(one, "sharding", None) for one in jax.tree.leaves(arguments))
     device = next((next(iter(one.device_set)) for one in shardings if one is not None), None)
+    if device is not None and device.platform == "cpu":
+        return dict(_ON_CPU)
     if device is None or device.platform != "tpu":
-        return dict(_ON_CPU) if device is not None and device.platform == "cpu" else {}
+        return {}
     options: dict[str, str] = dict.fromkeys(_COLLECTIVES, "true")
     if gathers_whole and device.device_kind == _WHOLE_ON:
         options |= _WHOLE

@@ -188,7 +188,7 @@ def build_program(
     """Describes the compiled step; `state`, `frozen` and `rows` are shapes, dtypes and shardings.
 
     The state is donated but on a CPU: XLA:CPU copies a donated array that is needed after its successor was computed,
-    as all of a state's are, so the step would take no less memory and a tenth more time.
+    as all of a state's are, so the step would take about as much memory and a tenth more time.
     """
     replicated: Any = NamedSharding(plan.mesh, PartitionSpec())
     kind = "full" if plan.trains_all else "lora"
