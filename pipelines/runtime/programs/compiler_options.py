@@ -59,12 +59,13 @@ def choose_options(
 ) -> dict[str, str]:
     """Compiler options of a program with these arguments: a CPU's are always the same, and a GPU has none.
 
-    All that may be asked for is for TPUs. `vmem_share` of a core's vector memory is what each of its operations may use, if that is more than XLA gives it
-    anyway. Products of large matrices gain by it, convolutions only compile longer. XLA unrolls all of a tile, so with
-    `compact_vmem_bytes`, less than usual, code is much shorter and a little slower. With `gathers_whole` weights are
-    gathered before they are multiplied by, and not piece by piece meanwhile. With `joins_little` sums over devices are
-    joined as far as that compiles fast. A training that `exchanges` its weights leaves that to SparseCores, as far as
-    these take them; one that `gathers_apart` has the others gathered apart from products, and not within them.
+    All that may be asked for is for TPUs. `vmem_share` of a core's vector memory is what each of its operations may
+    use, if that is more than XLA gives it anyway. Products of large matrices gain by it, convolutions only compile
+    longer. XLA unrolls all of a tile, so with `compact_vmem_bytes`, less than usual, code is much shorter and a little
+    slower. With `gathers_whole` weights are gathered before they are multiplied by, and not piece by piece meanwhile.
+    With `joins_little` sums over devices are joined as far as that compiles fast. A training that `exchanges` its
+    weights leaves that to SparseCores, as far as these take them; one that `gathers_apart` has the others gathered
+    apart from products, and not within them.
     """
     shardings = (getattr(one, "sharding", None) for one in jax.tree.leaves(arguments))
     device = next((next(iter(one.device_set)) for one in shardings if one is not None), None)
